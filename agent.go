@@ -30,7 +30,7 @@ type Agent struct {
 	// KeepVersion makes a turn use the version of the previous turn, if the engine has it. Otherwise a turn uses
 	// the latest version.
 	KeepVersion bool
-	// Description says what the agent is for.
+	// Description states the agent's purpose.
 	Description string
 	// Instructions are the system prompt. InstructionsFunc, if set, builds it from the state instead. Its result
 	// should be stable: a change invalidates the provider's prompt cache. At most one of the two may be set.
@@ -45,8 +45,7 @@ type Agent struct {
 	// Tools are the tools that the model may call. [Step.SwitchTools] and Engine.SwitchTools switch some of them
 	// off for a session: a message informs the model, and the list of tools in its requests stays the same.
 	Tools []Tool
-	// Toolsets provide further tools, for example those of MCP servers. Each is asked for its tools when a turn
-	// begins.
+	// Toolsets provide further tools, for example from MCP servers. Each is asked for its tools when a turn begins.
 	Toolsets []Toolset
 	// DeferAbove is the total size of the agent's tool definitions, toolsets included, above which requests leave
 	// out the [Deferred] ones. It is in tokens; three bytes of name, description and schema count as one token. 0
@@ -58,8 +57,8 @@ type Agent struct {
 	// vetoed the call, returned an *Error, whose message is assumed to be meant for others. The texts of panics and
 	// of the failures of consulted agents are not. The model reads all of them.
 	ShowToolErrors bool
-	// ErrorText returns the text for an error of a tool's function: what the model reads, and what the transcript
-	// and the event log keep of it. nil means the error's own text. A tool may override it, see [ErrorText].
+	// ErrorText returns the text for an error of a tool's function. The model reads this text, and the transcript and
+	// the event log keep it. nil means the error's own text. A tool may override it, see [ErrorText].
 	ErrorText func(err error) string
 	// Companions are agents that this one keeps and consults, by means of the tools that it is given for them.
 	Companions []Companion
@@ -77,7 +76,7 @@ type Agent struct {
 	// Guard, if set, is consulted before anything ends the turn: a reply, the output, a tool with [FinishWith],
 	// StopWhen.
 	Guard Guard
-	// Hooks are called in each of the agent's runs, after those of the engine; nil means none.
+	// Hooks are called in each of the agent's runs, after the engine's hooks; nil means none.
 	Hooks *Hooks
 	// Durability determines when steps are committed. The default is PerStep.
 	Durability Durability

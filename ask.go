@@ -21,10 +21,10 @@ import (
 // must ask the same questions in the same order. When a pass ends with a question, its writes through the handle
 // (state, context, usage) are discarded; a custom event that it emitted before the question is on the log once.
 //
-// [AssignTo] and [WaitAtMost] set who may answer and for how long; they default to those of the tool, if it has
-// any. When that time has passed, Ask returns an error with ErrTimeout. If the question is answered with
-// [AnswerError], it returns an [ErrDenied] error. The tool may return either error or handle it. Answers are not
-// cached with the tool's result.
+// [AssignTo] and [WaitAtMost] set who may answer and for how long; the defaults are the tool's options, if it has any.
+// When that time has passed, Ask returns an error with ErrTimeout. If the question is answered with [AnswerError], it
+// returns an [ErrDenied] error. The tool may return either error or handle it. Answers are not cached with the tool's
+// result.
 //
 // Ask returns ErrInvalid and asks nothing if the prompt, payload, answer or an option cannot be used, in a tool
 // with [FinishWith], and in hooks and conditions.

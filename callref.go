@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// CallKind is what a pending call waits for.
+// CallKind is the kind of answer that a pending call waits for.
 type CallKind string
 
 const (
@@ -31,7 +31,7 @@ type CallRef struct {
 	// RootID is the session that answers are submitted to. SessionID is the session that the call belongs to.
 	RootID    string `json:"root_id"`
 	SessionID string `json:"session_id"`
-	// Kind is what the call waits for: an approval, a client that runs it, the answer to a question.
+	// Kind is the kind of answer that the call waits for: an approval, a client's result, or the answer to a question.
 	Kind CallKind `json:"kind"`
 	// Tool is the name of the tool.
 	Tool string `json:"tool"`

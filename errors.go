@@ -197,7 +197,7 @@ type Error struct {
 	// Details are further details, in a form that depends on the code; for ErrArguments and ErrOutput, the list
 	// of violations.
 	Details []string `json:"details,omitempty"`
-	// Calls are, for ErrWaiting, the open calls that the session waits for, those of its sub-agents included.
+	// Calls are, for ErrWaiting, the open calls that the session waits for, including calls of its sub-agents.
 	Calls []CallRef `json:"calls,omitempty"`
 	// Cause is the underlying error. It is not stored.
 	Cause error `json:"-"`
@@ -239,7 +239,7 @@ func (e *Error) Error() string { return e.Message }
 func (e *Error) Unwrap() error { return e.Cause }
 
 // Is reports whether target is the error's code, or an Error of that code. An expired or deleted session also matches
-// ErrNotFound. ErrStoreBehind also matches ErrFenced: what the store lost includes the right to write.
+// ErrNotFound. ErrStoreBehind also matches ErrFenced, since the store has also lost the right to write.
 func (e *Error) Is(target error) bool {
 	if t, ok := target.(*Error); ok {
 		return e.Code.Is(t.Code)

@@ -18,7 +18,7 @@ const (
 	EventRunResumed    EventType = "run_resumed"    // Name: the previous run, MessageCount
 	EventStepStart     EventType = "step_start"     // an attempt at step Step begins
 	EventStepCommitted EventType = "step_committed" // MessageCount
-	// EventStepDiscarded voids step Step of the run and the steps after it: what they published and did not commit,
+	// EventStepDiscarded voids step Step of the run and the steps after it: their published events were not committed,
 	// because the attempt failed or the process died. Readers drop the events that it [Event.Voids]. There may be none:
 	// a process that takes over a run may discard a step that has not begun.
 	EventStepDiscarded EventType = "step_discarded"
@@ -29,12 +29,12 @@ const (
 	EventModelFallback EventType = "model_fallback"
 	EventThinking      EventType = "thinking"     // Text: a delta
 	EventThinkingEnd   EventType = "thinking_end" // the reasoning is complete
-	// EventSources is what the text so far cites, or what a search by the provider found: Sources.
+	// EventSources lists the sources that the text so far cites, or that a search by the provider found: Sources.
 	EventSources EventType = "sources"
 	// EventFiles are the files of a reply, readable from now on: Index, MessageID, Files, Truncated.
 	EventFiles       EventType = "files"
 	EventSkillLoaded EventType = "skill_loaded" // CallID, Name: the skill
-	// EventToolsMissing says that a turn runs without the tools of a toolset, such as those of a server that did not
+	// EventToolsMissing reports that a turn runs without the tools of a toolset, for example because a server did not
 	// start in time: Name, Error.
 	EventToolsMissing EventType = "tools_missing"
 	EventToolArgStart EventType = "tool_arg_start" // CallID, Tool
@@ -61,12 +61,12 @@ const (
 	// MessageID, Text, Truncated. MessageCount is the number of messages, from the first on, that requests no
 	// longer contain. [Event.Public] omits its text.
 	EventCompacted EventType = "compacted"
-	// EventContextChanged reports a change of the session's context. If Name is "tools", tools were switched on or
-	// off: Data has the switches by tool; Index and MessageID are those of the hidden message that informs the
-	// model. If Name is "files", requests no longer contain files of earlier messages, since the provider does not
-	// accept them: Data has their places; Index, MessageID, Text and Truncated are those of the hidden message that
-	// says why. If Name is "session", the user, title, tags, metadata or expiry were changed, or the session was archived
-	// or made current: Data has the new values. A message that makes it current has no event but its own.
+	// EventContextChanged reports a change of the session's context. If Name is "tools", tools were switched on or off:
+	// Data has the switches by tool; Index and MessageID identify the hidden message that informs the model. If Name is
+	// "files", requests no longer contain files of earlier messages, since the provider does not accept them: Data has
+	// their places; Index, MessageID, Text and Truncated describe the hidden message that says why. If Name is
+	// "session", the user, title, tags, metadata or expiry were changed, or the session was archived or made current:
+	// Data has the new values. A message that makes it current has no event but its own.
 	EventContextChanged EventType = "context_changed"
 	// EventQueued reports a turn that was added to the session's queue: RunID, and Text, Files, Truncated of its
 	// input. The turn leaves the queue with the start of the run of that id, or with EventDequeued.
@@ -122,7 +122,7 @@ type StateConflict struct {
 type Event struct {
 	// Sequence is the position in the log: 1, 2, 3, …. The log assigns it.
 	Sequence int64 `json:"sequence"`
-	// Type is what happened. It determines which fields of the second block are set.
+	// Type is the kind of event. It determines which fields of the second block are set.
 	Type EventType `json:"type"`
 	// SessionID is the session in which it happened: the root of the log's tree, or one below it.
 	SessionID string `json:"session_id"`
@@ -144,9 +144,9 @@ type Event struct {
 	Tool string `json:"tool,omitempty"`
 	// Name depends on the type: the name of a custom event, the agent of a consultation.
 	Name string `json:"name,omitempty"`
-	// Data is the JSON value of the event: arguments, a result, or what the type documents.
+	// Data is the JSON value of the event: arguments, a result, or another value that the type documents.
 	Data json.RawMessage `json:"data,omitempty"`
-	// DataID is the id of what a tool emitted: a later event with the same Name and DataID replaces it.
+	// DataID is the id of a value that a tool emitted: a later event with the same Name and DataID replaces it.
 	DataID string `json:"data_id,omitempty"`
 	// IsError marks the result of a call that failed.
 	IsError bool `json:"is_error,omitempty"`
@@ -187,7 +187,7 @@ type Event struct {
 	Conflicts []StateConflict `json:"conflicts,omitempty"`
 	// CheckpointID is the checkpoint that was made, or rewound to.
 	CheckpointID string `json:"checkpoint_id,omitempty"`
-	// MessageCount is the number of messages in the session after what the event reports.
+	// MessageCount is the number of messages in the session after the change that the event reports.
 	MessageCount int `json:"message_count,omitempty"`
 	// Index is the position of a message in the transcript, from 0. JSON omits it if it is 0.
 	Index int `json:"index,omitempty"`
@@ -198,9 +198,9 @@ type Event struct {
 	// Sources are pages and documents that the model's provider read: up to 64, each with up to [MaxEventText] of a
 	// quote.
 	Sources []Source `json:"sources,omitempty"`
-	// Origin is set on events published by an agent on another server, about its tools and its own agents: the
-	// session there in which it happened. SessionID, RunID and Step are those of the call here that it belongs to;
-	// Agent is the agent there. No transcript here depends on it.
+	// Origin is set on events published by an agent on another server, about its tools and its own agents: the session
+	// there in which it happened. SessionID, RunID and Step identify the call here that it belongs to; Agent is the
+	// agent there. No transcript here depends on it.
 	Origin string `json:"origin,omitempty"`
 	// Version is the session's version with the reported change, if the change was made outside of runs.
 	Version int64 `json:"version,omitempty"`

@@ -7,14 +7,14 @@ import (
 )
 
 // Hooks observe and steer a run. Any of them may be nil. For one tool call the order is BeforeTool, the tool,
-// OnStateChange, OnMessage, AfterTool; OnMessage and AfterTool are called after the whole batch, in call order.
-// State that a hook writes through its handle is part of the step's commit. Hooks of the engine are called before
-// those of the agent. After a crash, a hook may be called again for the same event.
+// OnStateChange, OnMessage, AfterTool; OnMessage and AfterTool are called after the whole batch, in call order. State
+// that a hook writes through its handle is part of the step's commit. Hooks of the engine are called before the agent's
+// hooks. After a crash, a hook may be called again for the same event.
 //
-// An error from a Before hook vetoes what it precedes. An error from an Around hook counts as an error of the
-// wrapped call. Other hooks cannot fail a run. A hook fails with an error if it panics, ends its goroutine or takes
-// longer than the engine's Options.HookTimeout. Hooks get copies: changes to them have no effect, except to the
-// request of BeforeModel.
+// An error from a Before hook vetoes the call or event that the hook precedes. An error from an Around hook counts as
+// an error of the wrapped call. Other hooks cannot fail a run. A hook fails with an error if it panics, ends its
+// goroutine or takes longer than the engine's Options.HookTimeout. Hooks get copies: changes to them have no effect,
+// except to the request of BeforeModel.
 type Hooks struct {
 	// RunStart is called before the run's first step, after the run was recorded. For a run that resumes or retries
 	// another, RunResumed is called instead.
@@ -58,13 +58,13 @@ type Hooks struct {
 	// the call's result. Its writes take effect with that result, or with the step in which the call begins to wait
 	// for people or another agent. For a call that needs approval, it is called once the approval is given.
 	BeforeTool func(ctx context.Context, call *Call) error
-	// AroundTool wraps each attempt at the function of a tool, after BeforeTool. next calls the function, or the
-	// next inner hook. The hook returns the result as JSON: that of next, or one of its own. It may pass next a
-	// context derived from its own, for tracing, or not call next at all, for caching. The first hook in the order
-	// of composition is the outermost. The hook is part of the call: the tool's [Timeout] bounds both, an error is
-	// the tool's, a panic counts as one of the tool, and each attempt of [Retry] is wrapped. Calls that run no
-	// function here are not wrapped: those of [FinishTool], of client-executed tools, of sub-agents and companions,
-	// and those answered by [Cache].
+	// AroundTool wraps each attempt at the function of a tool, after BeforeTool. next calls the function, or the next
+	// inner hook. The hook returns the result as JSON: next's result or its own. It may pass next a context derived
+	// from its own, for tracing, or not call next at all, for caching. The first hook in the order of composition is
+	// the outermost. The hook is part of the call: the tool's [Timeout] bounds both, an error is the tool's, a panic
+	// counts as one of the tool, and each attempt of [Retry] is wrapped. Calls that run no function here are not
+	// wrapped: calls of [FinishTool], of client-executed tools, of sub-agents and companions, and calls answered by
+	// [Cache].
 	AroundTool func(ctx context.Context, call *Call, next func(context.Context) (json.RawMessage, error)) (json.RawMessage, error)
 	// OnStateChange is called after a tool that wrote state, with its writes. Its handle can read state but not write
 	// it.

@@ -30,14 +30,14 @@ type Message struct {
 	Hidden bool `json:"hidden,omitempty"`
 	// Parts are the content of the message, in order.
 	Parts []Part `json:"parts"`
-	// Metadata is what the page that sent a user's message keeps with it, as JSON, at most [MaxMetadataBytes]. Models
-	// do not read it.
+	// Metadata is JSON that the page stored with the user's message that it sent, at most [MaxMetadataBytes]. Models do
+	// not read it.
 	Metadata json.RawMessage `json:"metadata,omitempty"`
 	// Tools switches tools of the agent on and off, by name, from this message on. Only hidden messages have it;
 	// see [Step.SwitchTools].
 	Tools map[string]bool `json:"tools,omitempty"`
-	// Pinned is what toolsets of the agent offer from this message on, by toolset name. Only hidden messages have
-	// it; see [Toolset].
+	// Pinned has the offers of the agent's toolsets that apply from this message on, by toolset name. Only hidden
+	// messages have it; see [Toolset].
 	Pinned map[string]json.RawMessage `json:"pinned,omitempty"`
 	// Summary is set if the message replaces the older part of the transcript in requests. Only hidden messages
 	// have it. Tools and Pinned then contain everything that was switched off and pinned before.
@@ -103,8 +103,8 @@ type Summary struct {
 	Blocks []string `json:"blocks,omitempty"`
 }
 
-// LeftOut lists files that are left out of the requests to a model. In the place of each, the model reads what was left
-// out and why. The transcript keeps the files, and another model is sent them.
+// LeftOut lists files that are left out of the requests to a model. In place of each file, the model reads a text that
+// names the file and the reason. The transcript keeps the files, and another model is sent them.
 type LeftOut struct {
 	// Files are the places of the files.
 	Files []FilePlace `json:"files"`
@@ -144,8 +144,8 @@ type Part struct {
 	Type PartType `json:"type"`
 	// Text is the text of PartText and PartReasoning.
 	Text string `json:"text,omitempty"`
-	// Provider is what the model's provider needs back with the part, unchanged: a signature, an item of its own,
-	// fields that no other part has. It is not shown to users and not published on the event log.
+	// Provider is data that the model's provider must get back with the part, unchanged: a signature, an item of its
+	// own, fields that no other part has. It is not shown to users and not published on the event log.
 	Provider json.RawMessage `json:"provider,omitempty"`
 	// Model is the [ModelInfo.ID] of the model that Provider came from. Only that model is sent Provider back;
 	// another model gets the other fields instead.
@@ -162,11 +162,11 @@ type Part struct {
 	Data *Data `json:"data,omitempty"`
 }
 
-// Data is a value that pages show: a part of a user's message, or what a tool emitted with [Step.Emit].
+// Data is a value that pages show: a part of a user's message, or a value that a tool emitted with [Step.Emit].
 type Data struct {
 	// Name is the kind of the value: the name of the event that a tool emitted.
 	Name string `json:"name"`
-	// ID identifies the value among those of its name; empty for one that nothing replaces.
+	// ID identifies the value among values of the same name; empty if no later value can replace it.
 	ID string `json:"id,omitempty"`
 	// Value is the value as JSON.
 	Value json.RawMessage `json:"value"`
@@ -200,11 +200,11 @@ type ToolUse struct {
 	Deferred bool `json:"deferred,omitempty"`
 }
 
-// Awaits describes what a call waits for that a [Model] requested: see [Chunk.Awaits]. The call is a [PendingCall]
-// of the session, and the model gets the answer as its result: the value for a client tool or a question, an
-// [Approved] for an approval. A denial, a failure and an expired deadline are results with IsError.
+// Awaits describes the answer that a call requested by a [Model] waits for: see [Chunk.Awaits]. The call is a
+// [PendingCall] of the session, and the model gets the answer as its result: the value for a client tool or a question,
+// an [Approved] for an approval. A denial, a failure and an expired deadline are results with IsError.
 type Awaits struct {
-	// Kind is what the call asks for.
+	// Kind is the kind of answer that the call waits for.
 	Kind CallKind `json:"kind"`
 	// Prompt and Payload are the reason for the call, for the person who answers.
 	Prompt  string          `json:"prompt,omitempty"`
@@ -221,7 +221,7 @@ type Awaits struct {
 type Approved struct {
 	// Approved is true; a denial is a result with IsError instead.
 	Approved bool `json:"approved"`
-	// Input is the approved arguments: those of the call, or the reviewer's.
+	// Input is the approved arguments: the call's own, or the reviewer's.
 	Input json.RawMessage `json:"input"`
 }
 
@@ -247,8 +247,8 @@ type ToolResult struct {
 	// Background is the session of a companion that continues to run after the call. A later message of
 	// [OriginCompanion] reports its result.
 	Background string `json:"background,omitempty"`
-	// Data is what the tool emitted, for pages: the last value of each id. If it has more than 64 KiB, the newest values
-	// remain. Models do not read it.
+	// Data has the values that the tool emitted, for pages: the last value of each id. If it has more than 64 KiB, the
+	// newest values remain. Models do not read it.
 	Data []Data `json:"data,omitempty"`
 	// Child is the session that the call consulted, in a message of [OriginWithdrawn]: the call was closed without
 	// the session's outcome.

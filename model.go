@@ -26,7 +26,7 @@ type Model interface {
 // because a key is missing. Agent.Validate calls it, and so do engine.New and Engine.Replace. It makes no network
 // requests and returns at once.
 type Validator interface {
-	// Validate reports what is wrong with the model; nil if it can be used.
+	// Validate returns an error if the model cannot be used, and nil otherwise.
 	Validate() error
 }
 
@@ -57,7 +57,7 @@ func (i ModelInfo) ID() string { return i.Provider + ":" + i.Name }
 type Request struct {
 	// SessionID is the requesting session; a provider may use it to find its cache again.
 	SessionID string
-	// Depth is the session's, see [Session]. A model that stands for an agent of another server passes it on.
+	// Depth is the session's, see [Session]. A model that represents an agent of another server passes it on.
 	Depth int
 	// System is the agent's instructions; empty for none.
 	System string
@@ -70,7 +70,7 @@ type Request struct {
 	// NativeOutput asks for the provider's own structured output: a model that can generate it is not offered
 	// [FinishTool], and its final text becomes a call of it; see [OutputType.Native]. Other models ignore it.
 	NativeOutput bool
-	// Settings are those of the agent.
+	// Settings are the agent's settings.
 	Settings Settings
 }
 
@@ -106,8 +106,8 @@ type Settings struct {
 	ReasoningEffort string
 	// StopSequences end the reply where one of them would follow.
 	StopSequences []string
-	// Options are merged into the provider's request: members of objects replace those of the same name, at any depth.
-	// Lists and other values replace the request's, and so does an object with another "type".
+	// Options are merged into the provider's request: members of objects replace members of the same name, at any
+	// depth. Lists and other values replace the request's, and so does an object with another "type".
 	Options map[string]any
 }
 

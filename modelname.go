@@ -14,11 +14,11 @@ import (
 //   - "anthropic/claude-sonnet-4.5" behind OpenRouter, "us.anthropic.claude-sonnet-4-5-20250929-v1:0" on Bedrock
 //
 // Upper case counts as lower case, and a dot as a hyphen. The vendor in a name determines whose entries are searched.
-// Without one, those of the model's provider are, and then, since compatible servers use the adapters of other
-// providers, all others for the providers "anthropic", "openai", "openai-chat" and "gemini". A name with anything else
-// after an entry's name is that of another model.
+// Without a vendor, the entries of the model's provider are searched. For the providers "anthropic", "openai",
+// "openai-chat" and "gemini" all other entries follow, since compatible servers use the adapters of these providers. A
+// name with anything else after an entry's name names another model.
 //
-// The price is that of the vendor's own API: surcharges of regions and prices of other hosts differ.
+// The price is the price of the vendor's own API: surcharges of regions and prices of other hosts differ.
 func (t ModelTable) Find(m ModelInfo) (ModelEntry, bool) {
 	for i := range t {
 		if t[i].Provider == m.Provider && t[i].Name == m.Name {

@@ -31,7 +31,7 @@ type ModelEntry struct {
 	// NoPrice reports that the price is not known: the cost of calls of the model is unknown. A model with a price of 0
 	// is free.
 	NoPrice bool `json:"no_price,omitempty"`
-	// Note is what else is to be known about the price.
+	// Note is further information about the price.
 	Note string `json:"note,omitempty"`
 	// Long are the prices of requests with more than Over input tokens, if they differ.
 	Long *LongPrice `json:"long,omitempty"`
@@ -68,7 +68,7 @@ type Fees struct {
 	// WebSearch is the price of [Usage].WebSearches, FileSearch that of FileSearches.
 	WebSearch  Dollars `json:"web_search,omitempty"`
 	FileSearch Dollars `json:"file_search,omitempty"`
-	// Note is what else is to be known about the prices, such as an allowance, which a cost does not take into account.
+	// Note is further information about the prices, such as an allowance, which a cost does not take into account.
 	Note string `json:"note,omitempty"`
 	// AsOf is the date of the page with these prices, as YYYY-MM-DD. Source is the address of that page.
 	AsOf   string `json:"as_of"`
@@ -163,8 +163,8 @@ func (e *ModelEntry) fees() Fees {
 	return *e.Fees
 }
 
-// Cost returns the cost of a request with the given usage, in nano-dollars, rounded up. What the entry does not have
-// the price of counts as 0, see [ModelEntry.Covers].
+// Cost returns the cost of a request with the given usage, in nano-dollars, rounded up. Usage for which the entry has
+// no price counts as 0, see [ModelEntry.Covers].
 func (e *ModelEntry) Cost(u Usage) int64 {
 	p := e.Price
 	if e.Long != nil && u.InputTokens > e.Long.Over {

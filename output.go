@@ -77,7 +77,7 @@ func OutputAs[T any](from HasOutput) (T, error) {
 	return out, nil
 }
 
-// HasOutput is what [OutputAs] takes: a [*Result] or a [Completion].
+// HasOutput is the type of argument that [OutputAs] takes: a [*Result] or a [Completion].
 type HasOutput interface {
 	output() (json.RawMessage, error)
 }
@@ -107,16 +107,16 @@ func InputAs[T any](call HasInput) (T, error) {
 	return in, nil
 }
 
-// HasInput is what [InputAs] takes: a [*Call] or a [*PendingCall].
+// HasInput is the type of argument that [InputAs] takes: a [*Call] or a [*PendingCall].
 type HasInput interface{ input() json.RawMessage }
 
 func (c *Call) input() json.RawMessage { return c.Input }
 
 func (c *PendingCall) input() json.RawMessage { return c.Input }
 
-// Completion is what is about to end a turn.
+// Completion describes an output that is about to end a turn.
 type Completion struct {
-	// Reason is what would end the turn: a reply, a finishing tool, a stop condition.
+	// Reason is the reason why the turn would end: a reply, a finishing tool, a stop condition.
 	Reason Reason `json:"reason,omitempty"`
 	// Text is the text of the last reply.
 	Text string `json:"text,omitempty"`
@@ -128,7 +128,7 @@ type Completion struct {
 type Verdict struct {
 	// Output replaces the typed output, if set. It must satisfy the output type.
 	Output json.RawMessage
-	// Text replaces the text of the result, if set. The transcript keeps what the model said.
+	// Text replaces the text of the result, if set. The transcript keeps the model's own text.
 	Text string
 	// Feedback, if set, continues the turn and is sent to the model as a message.
 	Feedback string

@@ -31,7 +31,7 @@ type PendingCall struct {
 	// RunID is the run whose commit opened the call. StepID is the step that waits.
 	RunID  string `json:"run_id"`
 	StepID string `json:"step_id"`
-	// Number is the number of a question among those of its tool call, from 1; 0 for other kinds.
+	// Number counts the questions of a tool call, from 1; 0 for other kinds.
 	Number int `json:"number,omitempty"`
 	// Schema is the JSON Schema that the value of an answer must satisfy: the result of a client tool, the edited
 	// input of an approval, the answer to a question. Empty means any JSON.
@@ -177,8 +177,8 @@ type Submission struct {
 // MaxAnswerBytes is the maximum size of the value and the text of a submission together.
 const MaxAnswerBytes = 1 << 20
 
-// Approve lets a call's tool run, with the arguments of the call or those of [Submission.WithInput]. If the
-// arguments were changed, the model is given them with the tool's result.
+// Approve lets a call's tool run, with the arguments of the call or of [Submission.WithInput]. If the arguments were
+// changed, the model is given them with the tool's result.
 func Approve(c CallRef) Submission {
 	return Submission{Type: SubmitApproval, CallID: c.ID, ApprovalID: c.ApprovalID, Approved: true}
 }
@@ -228,8 +228,8 @@ func (s Submission) WithInput(input any) Submission {
 	return s
 }
 
-// Validate reports what is wrong with a submission regardless of its call; the error is ErrInvalid or ErrTooLarge
-// and names the field. Ids and the reviewer's name follow the rules of session ids, see [CheckSessionID].
+// Validate returns an error if a submission is invalid for any call; the error is ErrInvalid or ErrTooLarge and names
+// the field. Ids and the reviewer's name follow the rules of session ids, see [CheckSessionID].
 func (s *Submission) Validate() error {
 	if s.err != nil {
 		return Invalid("submission", "cannot be encoded as JSON: %v", s.err)
@@ -326,7 +326,7 @@ type Receipt struct {
 	Ready bool `json:"ready,omitempty"`
 }
 
-// Suspension is what a suspended run waits for.
+// Suspension lists the calls and children that a suspended run waits for.
 type Suspension struct {
 	// StepID is the step that continues once everything is answered.
 	StepID string `json:"step_id"`

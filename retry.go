@@ -31,9 +31,9 @@ func (p *RetryPolicy) problem() string {
 //	cairn.Errorf(cairn.ErrUnavailable, "the bank does not answer: %w", err)
 //
 // or the policy's When decides. A call that exceeded its [Timeout], which bounds one attempt, is retryable. Each
-// attempt has the same arguments and the same [Call.IdempotencyKey], and sees the same state as the first one: what
-// a failed attempt wrote to the state, added as context or recorded for the store's database is dropped; usage that
-// it recorded and events that it emitted are kept. A stop ends the wait for the next attempt.
+// attempt has the same arguments and the same [Call.IdempotencyKey], and sees the same state as the first one. State,
+// context and effects on the store's database that a failed attempt recorded are dropped; its usage and the events that
+// it emitted are kept. A stop ends the wait for the next attempt.
 //
 // The model and the hooks see only the last attempt; its EventToolEnd has the number of Attempts. With [PerTool],
 // and on hosts that carry out effects in other processes, attempts are recorded, so that a process that takes the

@@ -12,10 +12,10 @@ type RunStatus string
 
 const (
 	RunRunning     RunStatus = "running"     // it has not ended
-	RunCompleted   RunStatus = "completed"   // Reason is what ended it
+	RunCompleted   RunStatus = "completed"   // Reason says why it ended
 	RunFailed      RunStatus = "failed"      // Error is why
 	RunInterrupted RunStatus = "interrupted" // it was stopped; its committed steps are kept
-	RunSuspended   RunStatus = "suspended"   // Suspended is what it waits for, Reason of which kinds
+	RunSuspended   RunStatus = "suspended"   // Suspended lists the calls it waits for, Reason names their kinds
 )
 
 // UnmarshalText decodes a status. On the wire the status of a suspended run is followed by its reason, as in
@@ -78,8 +78,9 @@ type Run struct {
 	// Background is set on a run of a companion that its parent left to work by itself, see [NonBlocking]. It stays so
 	// when the run is resumed, whatever the companion's mode is by then.
 	Background bool `json:"background,omitempty"`
-	// RolledBack are the names of the tools that the runs had called which were undone so that this one could begin, see
-	// engine.BusyRollback. What they did outside of the session stays. A call that was not executed does not count.
+	// RolledBack are the names of the tools that the runs had called which were undone so that this one could begin,
+	// see engine.BusyRollback. Their effects outside of the session remain. A call that was not executed does not
+	// count.
 	RolledBack []string `json:"rolled_back,omitempty"`
 	// Steps is the number of steps that the run committed.
 	Steps int `json:"steps"`
@@ -97,7 +98,7 @@ type Run struct {
 	Error *Error `json:"error,omitempty"`
 	// StopReason is the reason that was given to the Interrupt or Abort that ended the run.
 	StopReason string `json:"stop_reason,omitempty"`
-	// Suspended is what the run waits for, if it is suspended.
+	// Suspended lists the calls and children that the run waits for, if it is suspended.
 	Suspended *Suspension `json:"suspended,omitempty"`
 	// Before is the position of the session when the run began, so that the run can be rolled back.
 	Before RunOrigin `json:"before,omitzero"`
@@ -139,7 +140,7 @@ type Result struct {
 	Error *Error `json:"error,omitempty"`
 	// StopReason is the reason that was given to the Interrupt or Abort that ended the run.
 	StopReason string `json:"stop_reason,omitempty"`
-	// Suspended is what the run waits for, if it is suspended.
+	// Suspended lists the calls and children that the run waits for, if it is suspended.
 	Suspended *Suspension `json:"suspended,omitempty"`
 	// RolledBack are the tools whose calls were undone so that the run could begin, see [Run.RolledBack].
 	RolledBack []string `json:"rolled_back,omitempty"`

@@ -60,15 +60,15 @@ type Session struct {
 	ArchivedAt time.Time `json:"archived_at,omitzero"`
 	// TraceParent is the W3C trace context that the session belongs to.
 	TraceParent string `json:"trace_parent,omitempty"`
-	// ThreadID is the thread of a root: the conversation of which it is one of any number of sessions. It is the root's
-	// own id unless engine.WithThread names another, and empty for a session with a parent. It does not change.
+	// ThreadID is the thread of a root: a conversation of any number of sessions. It is the root's own id unless
+	// engine.WithThread names another, and empty for a session with a parent. It does not change.
 	ThreadID string `json:"thread_id,omitempty"`
 	// ParentID and RootID are the session's place in a tree. A root has no parent and is its own root.
 	ParentID string `json:"parent_id,omitempty"`
 	RootID   string `json:"root_id"`
 	// Depth is the number of agents that the session is consulted through: 0 for a root that no agent began, one more
-	// than its parent's for a child, and what the caller's server said for a root that an agent of another server
-	// began, see engine.WithDepth. Options.MaxDepth of the engine limits it. It does not change.
+	// than its parent's for a child, and the depth given by the caller's server for a root that an agent of another
+	// server began, see engine.WithDepth. Options.MaxDepth of the engine limits it. It does not change.
 	Depth int `json:"depth,omitempty"`
 	// Incarnation identifies the life of the root's id that the session belongs to. Together with the root's id, it
 	// names the tree's event log. It is created with the root and shared by all sessions of the tree.
@@ -91,7 +91,7 @@ type Session struct {
 	// rewind discarded an earlier one.
 	Summary SummaryPlace `json:"summary,omitzero"`
 
-	// RunID and Turn are those of the last run. Step is the number of steps that this run has committed.
+	// RunID and Turn identify the last run. Step is the number of steps that this run has committed.
 	RunID string `json:"run_id,omitempty"`
 	Turn  int    `json:"turn"`
 	Step  int    `json:"step"`
@@ -111,9 +111,9 @@ type Session struct {
 	// Queued is the number of entries in the queue: the queued turns and, while a run is under way, the additions of
 	// Engine.AddContext and Engine.SwitchTools that its next commit appends.
 	Queued int `json:"queued,omitempty"`
-	// LogSequence is the sequence of the last event of the session's commits, not counting verbs while a run is under way:
-	// what later events of the session add is not in its messages yet, and those of the run's open step follow it. If the
-	// log is kept in another place than the session, it may be lower.
+	// LogSequence is the sequence of the last event of the session's commits, not counting verbs while a run is under
+	// way. Content of later events of the session is not in its messages yet; events of the run's open step follow it.
+	// If the log is kept in another place than the session, it may be lower.
 	LogSequence int64 `json:"log_sequence"`
 	// Outbox has the events of the last commit that made any, if they are not known to be on the event log. The log is then
 	// kept in another place than the session.
@@ -232,7 +232,7 @@ func (s *Session) Ready() bool {
 	return s.Status == SessionPaused && s.SuspendedStep != "" && s.OpenCalls == 0 && s.Ending == nil
 }
 
-// Expiry returns when the session expires, as things stand; zero for never. That is TTL after its last activity,
+// Expiry returns when the session expires if nothing changes; zero for never. That is TTL after its last activity,
 // which is any commit, or ExpiresAt if that is earlier. It is not before the lease of its run lapses, unless that is
 // [Lease.Ahead] as of AsOf, nor before the deadline of a call that it waits for. others are the other sessions of a
 // root's tree; their activity, leases and deadlines count as the root's own.
@@ -335,7 +335,7 @@ type Checkpoint struct {
 	RunID     string `json:"run_id"`
 	// StepID is the step whose commit wrote the checkpoint.
 	StepID string `json:"step_id"`
-	// Turn and Step are those of the run; Step counts from 1.
+	// Turn and Step are the run's turn and step; Step counts from 1.
 	Turn int `json:"turn"`
 	Step int `json:"step"`
 	// Number is the order of creation within the session, from 1. The latest checkpoint has the highest number.

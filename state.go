@@ -111,10 +111,10 @@ func State[S any](h Handle) (S, error) {
 	return s, nil
 }
 
-// UpdateState calls change with a copy of the session's state and records what it changed. Members that change did
-// not touch are not written, and an array that only grew is appended to, so that parallel tools that append to one
-// list all keep their items. Any other changed member is replaced: if parallel calls of a step change the same member,
-// the last one in call order wins, even if each only added to a number, and [Event].Conflicts reports it. Use
+// UpdateState calls change with a copy of the session's state and records the members that it changed. Members that
+// change did not touch are not written, and an array that only grew is appended to, so that parallel tools that append
+// to one list all keep their items. Any other changed member is replaced: if parallel calls of a step change the same
+// member, the last one in call order wins, even if each only added to a number, and [Event].Conflicts reports it. Use
 // [Step.Add] for counters, and [Serial] for tools that must see each other's writes.
 //
 // The write takes effect when the step is committed. Its cost grows with the size of the state; to make a small change

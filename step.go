@@ -16,7 +16,7 @@ import (
 // embeds one. It is valid until the function that it was passed to returns, and safe for concurrent use until then.
 //
 // In texts and JSON that are written through the handle, U+FFFD replaces characters that a session cannot keep, see
-// [CheckJSON]: what has been done must not fail because of a character in what was written about it.
+// [CheckJSON]. So finished work does not fail because of a character in a text about it.
 type Step struct {
 	SessionID string // the session of the step, which may be a sub-agent's
 	// RunID is the run that the step belongs to.
@@ -88,12 +88,12 @@ func (s *Step) Delete(path ...string) error {
 // EmitOption changes what [Step.Emit] does.
 type EmitOption func(*Data)
 
-// EmitID makes an event replace what was emitted earlier in the turn with the same name and id: pages show one part
-// that changes. The id is 1 to 128 visible ASCII characters.
+// EmitID makes an event replace an earlier one of the turn with the same name and id: pages show one part that changes.
+// The id is 1 to 128 visible ASCII characters.
 func EmitID(id string) EmitOption { return func(d *Data) { d.ID = id } }
 
-// Emit publishes a custom event with data, encoded as JSON, on the session's event log. What a tool emits is also kept
-// with the call's result, see [ToolResult].Data, so that pages show it once the log was trimmed.
+// Emit publishes a custom event with data, encoded as JSON, on the session's event log. Values that a tool emits are
+// also kept with the call's result, see [ToolResult].Data, so that pages show them once the log was trimmed.
 func (s *Step) Emit(name string, data any, opts ...EmitOption) error {
 	if problem := ids.Check(name); problem != "" {
 		return Invalid("name", "event name %s", problem)
@@ -129,9 +129,9 @@ func (s *Step) AddContext(text string) error {
 	return nil
 }
 
-// SetTitle sets the session's title with the step's commit. The last title set in a step wins, and an empty one
-// removes the title. It is for tools and hooks that know what a conversation is about. The error is ErrTooLarge for
-// more than [MaxTitleBytes].
+// SetTitle sets the session's title with the step's commit. The last title set in a step wins, and an empty one removes
+// the title. It is for tools and hooks that know the subject of a conversation. The error is ErrTooLarge for more than
+// [MaxTitleBytes].
 func (s *Step) SetTitle(title string) error {
 	title = limits.Clean(title)
 	if err := CheckTitle(title); err != nil {
@@ -173,9 +173,9 @@ func (s *Step) SwitchTools(tools map[string]bool) error { return s.env.SwitchToo
 // amounts that are not a number are logged and ignored.
 func (s *Step) RecordUsage(name string, amount float64) { s.env.RecordUsage(name, amount) }
 
-// Results returns the results of earlier calls of a tool that the model still reads, oldest first: those in its current
-// request. Results that a summary has replaced are not among them, nor are those of the step itself. A tool can use it to
-// refer to an earlier result instead of repeating it.
+// Results returns the results of earlier calls of a tool that are in the model's current request, oldest first. Results
+// that a summary has replaced and results of the step itself are not among them. A tool can use it to refer to an
+// earlier result instead of repeating it.
 func (s *Step) Results(tool string) (list []ToolResult) {
 	for _, m := range s.env.Sent() {
 		for _, p := range m.Parts {
@@ -208,7 +208,7 @@ func (c *Call) IdempotencyKey() string { return ids.Derive("call", c.SessionID, 
 
 // Attach adds files, such as images, to the call's result. The model gets them in the result, or in a hidden message
 // after it if its provider accepts no files there. They are stored with the step's commit, also if the tool fails;
-// those of an attempt that is repeated are dropped. A result with files is not cached.
+// files of an attempt that is repeated are dropped. A result with files is not cached.
 //
 // The error is ErrInvalid if there are no files, or if one has no media type, or both of Data and URL, or neither, and
 // ErrTooLarge if the files of one call of Attach are larger than a message can be. Then none is added.

@@ -37,15 +37,15 @@ func FinishWith() ToolOption { return func(t *Tool) { t.def.Finishes = true } }
 // result. Calls of tools without it run in parallel.
 func Serial() ToolOption { return func(t *Tool) { t.def.Serial = true } }
 
-// Timeout limits one execution of the tool. When it passes, the tool's context is cancelled and the call fails at
-// once with ErrTimeout; whatever the tool returns or does with its handle later has no effect. The default is no
-// limit. For a sub-agent it limits the whole consultation, see [SubAgent].
+// Timeout limits one execution of the tool. When it passes, the tool's context is cancelled and the call fails at once
+// with ErrTimeout; whatever the tool returns or does with its handle later has no effect. By default there is no limit.
+// For a sub-agent it limits the whole consultation, see [SubAgent].
 func Timeout(d time.Duration) ToolOption { return func(t *Tool) { t.def.Timeout = d } }
 
-// ErrorText sets the function that returns the text for an error of the tool's function: what the model reads, and
-// what the transcript and the event log keep of it. The error itself is logged by the engine's logger. It overrides
-// [Agent.ErrorText]; the default is the error's own text. Cairn's own messages about a call, such as schema
-// violations, are not changed. If fn panics or returns an empty text, the text is "the tool failed".
+// ErrorText sets the function that returns the text for an error of the tool's function. The model reads this text, and
+// the transcript and the event log keep it. The error itself is logged by the engine's logger. It overrides
+// [Agent.ErrorText]; the default is the error's own text. Cairn's own messages about a call, such as schema violations,
+// are not changed. If fn panics or returns an empty text, the text is "the tool failed".
 func ErrorText(fn func(err error) string) ToolOption { return func(t *Tool) { t.def.ErrorText = fn } }
 
 // Func makes a tool of a function. In, a struct or a map with string keys, determines the JSON Schema of the

@@ -5,17 +5,17 @@ import (
 	"encoding/json"
 )
 
-// Toolset provides an agent with tools that are not known when it is defined, such as those of a server. It is
-// asked for its offer when a turn begins, and the offer is pinned: it becomes part of the transcript, so each
-// process that drives the session, even after a crash or days later, has the same tools. A branch of the session
-// inherits them; a rewind reverts them.
+// Toolset provides an agent with tools that are not known when it is defined, such as a server's tools. It is asked for
+// its offer when a turn begins, and the offer is pinned: it becomes part of the transcript, so each process that drives
+// the session, even after a crash or days later, has the same tools. A branch of the session inherits them; a rewind
+// reverts them.
 //
-// Among tools of the same name, the agent's own has precedence, then those of its toolsets in their order. The
+// Among tools of the same name, the agent's own has precedence, then the tools of its toolsets in their order. The
 // others are left out, and so are sub-agents. Tools that are left out are logged.
 //
 // The methods may be called concurrently.
 type Toolset interface {
-	// Name identifies the toolset among those of the agent, and its pinned offer in the transcript. It follows the
+	// Name identifies the toolset among the agent's toolsets, and its pinned offer in the transcript. It follows the
 	// rules of session ids.
 	Name() string
 	// Offer is called when a turn begins, but not when a run is resumed. pinned is the session's pinned offer of
@@ -40,12 +40,12 @@ type RequiredToolset interface {
 	Required() bool
 }
 
-// RestatedToolset is a Toolset whose notes say what its tools do not, such as that some are gone.
+// RestatedToolset is a Toolset whose notes have facts that its tools lack, such as that some are gone.
 type RestatedToolset interface {
 	Toolset
-	// Restate returns what the model has to know of the session's pinned offer besides the tools; "" for nothing. A
-	// summary that replaces the notes of earlier offers ends with it. Like Tools, it depends on pinned only. After an
-	// error, which is logged, the summary lacks the text.
+	// Restate returns the facts about the session's pinned offer that the model needs besides the tools; "" for
+	// nothing. A summary that replaces the notes of earlier offers ends with it. Like Tools, it depends on pinned only.
+	// After an error, which is logged, the summary lacks the text.
 	Restate(pinned json.RawMessage) (string, error)
 }
 
@@ -64,7 +64,7 @@ type Offer struct {
 	Note string
 }
 
-// MaxPinnedBytes is the maximum size of what a toolset may pin in a session.
+// MaxPinnedBytes is the maximum size of the offer that a toolset pins in a session.
 const MaxPinnedBytes = 1 << 20
 
 // Validate returns an ErrInvalid or ErrTooLarge error, which names the field, if an offer cannot be pinned.

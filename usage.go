@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Usage counts what a run consumed. Tokens are the provider's figures: InputTokens includes CachedTokens and
-// CacheWriteTokens, OutputTokens includes ReasoningTokens.
+// Usage counts a run's model calls and tokens, and their cost. Tokens are the provider's figures: InputTokens includes
+// CachedTokens and CacheWriteTokens, OutputTokens includes ReasoningTokens.
 type Usage struct {
 	// InputTokens are all tokens that models read, those from a cache included.
 	InputTokens int64 `json:"input_tokens,omitempty"`
@@ -41,8 +41,8 @@ type Usage struct {
 	// SubAgentRuns counts the calls that ran a sub-agent or companion; the usage of those is in their own sessions.
 	SubAgentRuns int64 `json:"sub_agent_runs,omitempty"`
 	// CostNanos is the cost of the model calls, in billionths of a US dollar: as the provider reported it, else by the
-	// table of models at the time of each call. PricedCalls counts those of the ModelCalls and DiscardedCalls whose
-	// whole cost is known; of the others CostNanos has the part that is known. See [Usage.Cost].
+	// table of models at the time of each call. PricedCalls is the number of ModelCalls and DiscardedCalls whose whole
+	// cost is known; of the other calls CostNanos has the known part. See [Usage.Cost].
 	CostNanos   int64 `json:"cost_nanos,omitempty"`
 	PricedCalls int64 `json:"priced_calls,omitempty"`
 	// Custom holds the amounts that tools recorded with Call.RecordUsage, by name.

@@ -277,7 +277,7 @@ func (e *Event) Validate() error {
 	return err
 }
 
-// Validate reports what is wrong with an input: no messages, a role other than user, an empty part, a part with
+// Validate returns an error for an invalid input: no messages, a role other than user, an empty part, a part with
 // fields of another type, anything that [Message.Validate] rejects, or more than MaxInputBytes.
 func (in Input) Validate() error {
 	if len(in.Messages) == 0 {

@@ -48,7 +48,7 @@ func RawClientTool(name, description string, inputSchema, resultSchema json.RawM
 	return t.with(opts)
 }
 
-// ApprovalOption changes what a reviewer may do.
+// ApprovalOption changes a reviewer's choices.
 type ApprovalOption func(*waiting)
 
 // NoEdits requires that the arguments of a call are approved unchanged: an answer with other arguments is
@@ -128,9 +128,9 @@ func AssignTo(quorum Quorum, reviewers ...string) ToolOption {
 	return func(t *Tool) { t.def.Wait.Assigned, t.def.Wait.Quorum, t.def.Wait.Reviewers = true, quorum, reviewers }
 }
 
-// WaitAtMost makes a call fail if it is not answered within d. The time elapses even while no process runs; a
-// worker enforces it. It can also be used for a single question of a tool, see [Call.Ask]. The default is the engine's
-// limit, Options.WaitAtMost, which by default is none.
+// WaitAtMost makes a call fail if it is not answered within d. The time elapses even while no process runs; a worker
+// enforces it. It can also be used for a single question of a tool, see [Call.Ask]. The default is the engine's limit,
+// Options.WaitAtMost, which by default is unlimited.
 func WaitAtMost(d time.Duration) ToolOption {
 	return func(t *Tool) {
 		t.def.Wait.AtMost = d
