@@ -11,8 +11,8 @@ import (
 
 // Create creates a session without beginning a turn, for callers that must know who owns a session before its first
 // turn, or that branch from it. It takes the options that describe a session that Execute creates: [WithUser],
-// [WithTags], [WithMetadata], [WithThread], [WithTraceParent], [WithDepth], [WithExpiry], [WithState]; any other is ErrInvalid. Of
-// any number of concurrent creators exactly one succeeds; the others get ErrExists. The error is ErrDeleted or
+// [WithTags], [WithMetadata], [WithThread], [WithTraceParent], [WithDepth], [WithExpiry], [WithState]; any other is
+// ErrInvalid. Exactly one of several concurrent creators succeeds; the others get ErrExists. The error is ErrDeleted or
 // ErrExpired while a removed session reserves the id, and ErrNotFound for an unknown agent.
 func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption) (*cairn.Session, error) {
 	o := options(opts)

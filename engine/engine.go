@@ -47,9 +47,8 @@ type Engine struct {
 	driving   map[string]*Run          // by run id
 }
 
-// New returns an engine for the given agents. The error names the agent and the invalid field. A decorator of a store or
-// a log that hides what the inner one can do is refused, see [driver.Unwrapper]. The caller closes the store, after the
-// engine.
+// New returns an engine for the given agents. The error names the agent and the invalid field. A decorator that hides
+// abilities of its store or log is refused, see [driver.Unwrapper]. The caller closes the store, after the engine.
 func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) {
 	if st == nil {
 		return nil, cairn.Invalid("store", "is required")
@@ -129,11 +128,11 @@ func owner(newID func(string) string) string {
 }
 
 // Close stops the engine. It refuses new runs and lets those under way end until ctx is done. Then it releases the
-// remaining ones where they stand: what they committed stays, and another process, or this one after a restart, can
-// take them over at once. It returns ctx's error if it had to release runs.
+// remaining ones at once: their commits stay, and another process, or this one after a restart, can take them over
+// immediately. It returns ctx's error if it had to release runs.
 //
 // User code that ignores its context delays Close by at most two seconds after ctx is done, and a store that does not
-// answer by at most five. What is left then ends by itself, and its leases lapse.
+// answer by at most five. Work that remains then ends by itself, and its leases lapse.
 func (e *Engine) Close(ctx context.Context) error {
 	e.mu.Lock()
 	e.closed = true
@@ -174,7 +173,7 @@ func (e *Engine) Close(ctx context.Context) error {
 // Drain closes the engine as Close does, for a process whose work others continue. A run under way does not have to
 // end: it finishes its step, commits it whatever the agent's durability is, and is then released, so that another
 // worker continues it within a poll and repeats nothing. A run whose step is not finished when ctx is done is released
-// where it stands, and its step is repeated. Drain returns ctx's error if there was such a run.
+// in the middle of it, and the step is repeated. Drain returns ctx's error if there was such a run.
 //
 // The step of a call that consults a sub-agent lasts as long as the sub-agent's run. If the agent is [cairn.PerTool],
 // that run is released behind its own step as well. With a [Host], the effects under way end, and the host has the next
@@ -188,8 +187,8 @@ func (e *Engine) Drain(ctx context.Context) error {
 const closeWait = 5 * time.Second
 
 // StoreBehind returns how often the store lacked writes of a session that this process had made or read, as after a
-// failover to a replica that had not received them. What the store has counts: a turn begins with that, and a run whose
-// steps are lost ends here with ErrStoreBehind and is taken over from the last step that the store has.
+// failover to a replica that had not received them. The store's version applies: the next turn begins with it. A run
+// whose steps are lost ends here with ErrStoreBehind and is taken over from the last step that the store has.
 func (e *Engine) StoreBehind() int64 { return e.runs.StoreBehind.Load() }
 
 // Abandoned returns how many calls of user code were abandoned, because they took too long or ignored their context,

@@ -14,8 +14,8 @@ import (
 // EraseReport is the result of [Engine.EraseUser]. A session counts as one together with its sub-agents' and
 // companions' sessions.
 type EraseReport struct {
-	// Erased counts the sessions that are gone completely. Stopped counts those of them whose run had to be stopped
-	// first.
+	// Erased counts the sessions that are gone completely. Stopped counts the erased sessions whose run had to be
+	// stopped first.
 	Erased  int `json:"erased"`
 	Stopped int `json:"stopped"`
 	// Records counts the user's records that were removed, see [store.UserRecords].
@@ -35,9 +35,9 @@ type EraseReport struct {
 // as SQLite. Erasure is complete when the store lists no session of that user.
 //
 // It reads a page of sessions at a time and keeps no progress: if it is interrupted, call it again, and it continues
-// with what is left. A session that cannot be erased is an entry of the report and stops nothing. The error says that
-// user is empty, that ctx is done, or that the store could not list what there is; the report is valid up to there. It
-// may miss sessions that the user begins concurrently: refuse those first.
+// with the remaining sessions. A session that cannot be erased is an entry of the report and stops nothing. The error
+// says that user is empty, that ctx is done, or that the store could not list its sessions; the report is valid up to
+// there. It may miss sessions that the user begins concurrently: refuse those first.
 //
 // Each function of progress is called with the report so far, once for every session, by the calling goroutine.
 func (e *Engine) EraseUser(ctx context.Context, user string, progress ...func(EraseReport)) (EraseReport, error) {

@@ -9,7 +9,7 @@ type SweepReport struct {
 	// ClockJump is by how much more the store's clock has moved since the engine's last sweep than time has passed in
 	// this process; negative if it was set back. It is set only if the sweep did nothing because of that.
 	ClockJump cairn.Duration `json:"clock_jump,omitempty"`
-	// Detected counts the sessions whose time was over. Expired counts those of them that were removed.
+	// Detected counts the sessions whose time was over. Expired counts the detected sessions that were removed.
 	Detected int `json:"detected"`
 	Expired  int `json:"expired"`
 	// Purged counts the removed sessions that were purged completely after their retention. SnapshotsDeleted counts

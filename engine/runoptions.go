@@ -95,10 +95,10 @@ func WithThread(id string) RunOption {
 	return ofCreation("WithThread", func(s *cairn.Session) { s.ThreadID = id })
 }
 
-// WithDepth sets the depth of a session that Execute creates for an agent of another server: that of the session there
-// which it stands for, see [cairn.Session]. So agents that consult each other in a cycle of servers come to the limit of
-// one of them. The error is ErrTooLarge for more than Options.MaxDepth, and ErrInvalid for a number that is negative or
-// above 1,000.
+// WithDepth sets the depth of a session that Execute creates for an agent of another server: the depth of the session
+// there that it represents, see [cairn.Session]. So agents that consult each other in a cycle of servers come to the
+// limit of one of them. The error is ErrTooLarge for more than Options.MaxDepth, and ErrInvalid for a number that is
+// negative or above 1,000.
 func WithDepth(n int) RunOption {
 	return ofCreation("WithDepth", func(s *cairn.Session) { s.Depth = n })
 }
@@ -110,8 +110,8 @@ func WithExpiry(at time.Time) RunOption {
 }
 
 // WithState sets the initial state of a session that Execute or Create creates, instead of the agent's: a value of the
-// agent's state type, or its JSON as a json.RawMessage. An existing session keeps its state, see [Engine.SetState]. The
-// errors for a state that does not fit are those of SetState.
+// agent's state type, or its JSON as a json.RawMessage. An existing session keeps its state, see [Engine.SetState]. For
+// a state that does not fit, it returns the same errors as SetState.
 func WithState(state any) RunOption {
 	return func(o *runOptions) {
 		ofCreation("WithState", func(*cairn.Session) {})(o)
@@ -150,10 +150,11 @@ func OnlyPaused() RunOption { return func(o *runOptions) { o.paused = true } }
 // ErrInvalid if no turn began with message n, or if the checkpoint before it was pruned. Such a turn cannot be queued.
 func FromMessage(n int) RunOption { return func(o *runOptions) { o.from = &n } }
 
-// KeepReplaced makes FromMessage keep what it removes: the session's transcript and state as they are go to a session of
-// kind [cairn.ChildReplaced] below it, which lives and is deleted with it. A query with store.SessionQuery.ParentID lists
-// these. Each copies the messages. They do not count against Options.MaxTreeSessions; Options.MaxReplaced bounds them. The copy
-// is listed from the write on that begins the new turn: if the process dies before, or the turn is refused, there is none.
+// KeepReplaced makes FromMessage keep the messages that it removes: the session's transcript and state before the
+// change go to a session of kind [cairn.ChildReplaced] below it, which lives and is deleted with it. A query with
+// store.SessionQuery.ParentID lists these. Each copies the messages. They do not count against Options.MaxTreeSessions;
+// Options.MaxReplaced bounds them. The copy is listed from the write on that begins the new turn: if the process dies
+// before, or the turn is refused, there is none.
 func KeepReplaced() RunOption { return func(o *runOptions) { o.keep = true } }
 
 func options(list []RunOption) *runOptions {
@@ -183,16 +184,16 @@ func (o *runOptions) storable() error {
 func WithRunID(id string) RunOption { return func(o *runOptions) { o.runID = id } }
 
 // OnlyNew makes Execute begin nothing but the first turn of a session that does not exist. It reads nothing first: one
-// write creates the session and begins its turn. Of any number of concurrent callers exactly one succeeds; for the
-// others, and for a session that exists, the error is ErrExists. It is ErrDeleted or ErrExpired while a removed session
+// write creates the session and begins its turn. Exactly one of several concurrent callers succeeds; for the others,
+// and for a session that exists, the error is ErrExists. It is ErrDeleted or ErrExpired while a removed session
 // reserves the id. With [WithRunID], a repeated call returns the run that the first one began.
 func OnlyNew() RunOption { return func(o *runOptions) { o.fresh = true } }
 
 // OncePerMessage makes Execute idempotent by the id of its first message, which the caller sets: if the last turn of
 // the session, or a queued one, has a message of the user with that id, the call begins nothing and returns the Run of
-// that turn, see [Run.Found]. It is for clients that repeat what they have sent. This holds across processes and for
-// concurrent calls, and costs no read unless a summary stands for a part of the last turn. Earlier turns do not count: a
-// message that is said again after a rewind begins a turn.
+// that turn, see [Run.Found]. It is for clients that repeat their requests. It works across processes and for
+// concurrent calls, and costs no read unless a summary replaces a part of the last turn. Earlier turns do not count: a
+// message that is sent again after a rewind begins a turn.
 func OncePerMessage() RunOption { return func(o *runOptions) { o.once = true } }
 
 // HavingSeen names a run of an earlier turn of the session that the caller has seen. If the messages of that run are no
@@ -233,7 +234,7 @@ const (
 	// for people is not busy, see [WithOnWaiting]; while it waits, the queue waits too. The process that drives the
 	// previous turn begins it; if that process dies, a worker does.
 	BusyEnqueue
-	// BusyInterrupt stops the run as [Engine.Interrupt] does, keeping what was committed, and begins the turn.
+	// BusyInterrupt stops the run as [Engine.Interrupt] does, keeping its commits, and begins the turn.
 	BusyInterrupt
 	// BusyRollback stops the run, undoes its changes of the session's messages and state, and begins the turn. Effects
 	// of its tools on the outside world stay, and so does the run's record; [cairn.Run].RolledBack of the new run names

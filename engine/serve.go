@@ -11,7 +11,7 @@ import (
 // life of a process that serves sessions, so that no shutdown order has to be remembered. Pass it a context that ends
 // with the signals that end the process (os/signal.NotifyContext). Runs under way, including those that this process's
 // Execute began, have Options.CloseGrace to finish their step. Another worker, or this program after a restart, takes
-// them over at once behind that step. Steps that need longer are cut off; what was committed before them stays.
+// them over at once behind that step. Steps that need longer are cut off; earlier commits stay.
 //
 // A process that also serves HTTP calls the server's Shutdown once Serve has returned. By then, requests that waited
 // for a run have its outcome or ErrClosed, streams of events have ended, and late requests get ErrClosed. The store is

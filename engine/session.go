@@ -75,7 +75,7 @@ func (s *Snapshot) MarshalJSON() ([]byte, error) {
 
 // Public returns the snapshot as the user of the conversation may see it: the public views of its session and messages,
 // without hidden messages. Session.MessageCount includes hidden messages: an event of a message with a lower Index
-// repeats what the snapshot has.
+// repeats a message of the snapshot.
 func (s *Snapshot) Public() Snapshot {
 	out := *s
 	if s.Session != nil {
@@ -131,11 +131,11 @@ func (e *Engine) Cursor(ctx context.Context, row *cairn.Session) (cairn.Cursor, 
 	return cairn.Cursor{Incarnation: row.Incarnation, Sequence: max(row.LogSequence, first-1)}, nil
 }
 
-// Events yields the events of a session and of the sessions below it after a cursor, past and future, across runs: of a
-// root those of the whole tree, of a sub-agent's session only its own part of them. It ends only with an error: ctx's
-// when it is done, ErrTrimmed if the log no longer holds the events, see [Engine.Snapshot], ErrDeleted or
-// ErrExpired when the session is gone, ErrDeleted at once if the cursor is of an earlier session of that id, and
-// ErrClosed when the engine was closed.
+// Events yields the events of a session and of the sessions below it after a cursor, past and future, across runs. For
+// a root these are the events of the whole tree, for a sub-agent's session only its own part of them. It ends only with
+// an error: ctx's when it is done, ErrTrimmed if the log no longer holds the events, see [Engine.Snapshot], ErrDeleted
+// or ErrExpired when the session is gone, ErrDeleted at once if the cursor belongs to an earlier session of that id,
+// and ErrClosed when the engine was closed.
 func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		row, err := e.at(ctx, id, after)
@@ -157,7 +157,7 @@ func (e *Engine) at(ctx context.Context, id string, after cairn.Cursor) (*cairn.
 }
 
 // History returns at most limit of the events that Events yields after a cursor, without waiting for more; limit 0
-// means 1000. Fewer mean that there are no more. The errors are those of Events.
+// means 1000. Fewer mean that there are no more. It returns the same errors as Events.
 func (e *Engine) History(ctx context.Context, id string, after cairn.Cursor, limit int) ([]cairn.Event, error) {
 	row, err := e.at(ctx, id, after)
 	if err != nil {
@@ -225,7 +225,7 @@ func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) err
 	return err
 }
 
-// BranchOption is an option of Branch: where the branch leaves its session, and what it changes.
+// BranchOption is an option of Branch: the place where the branch leaves its session, or a change that it makes.
 type BranchOption func(*branchOptions)
 
 type branchOptions struct {

@@ -22,8 +22,8 @@ func IfVersion(version int64) StateOption { return func(o *stateOptions) { o.ver
 // SetState replaces a session's state between turns, also while the session is paused, and returns the session's row.
 // state is a value of the agent's state type, or its JSON as a json.RawMessage; without a state type any JSON object
 // will do. The members that differ from the stored state are written in one commit, which also publishes them as
-// state_patch; equal states are no change. SetState does not read the stored state as the agent's type, so it repairs a
-// session whose state can no longer be decoded.
+// state_patch; an equal state changes nothing. SetState does not read the stored state as the agent's type, so it
+// repairs a session whose state can no longer be decoded.
 //
 // The error is ErrAlreadyRunning while a run holds the session, ErrNotFound if there is no such session or its agent is
 // not registered here, ErrState if the new state cannot be decoded as the agent's state type, and ErrInvalid or
@@ -114,8 +114,8 @@ func (e *Engine) checkInitial(ctx context.Context, agent string, o *runOptions) 
 }
 
 // UpdateState changes a session's state between turns: it calls change with a copy of the state as an S, the type given
-// to the agent's [cairn.StateOf], and stores the outcome as [Engine.SetState] does. If the session changes meanwhile, it
-// reads the state and calls change again. The errors are those of [StateAs] and [Engine.SetState], and change's.
+// to the agent's [cairn.StateOf], and stores the outcome as [Engine.SetState] does. If the session changes meanwhile,
+// it reads the state and calls change again. It returns the errors of [StateAs], [Engine.SetState] and change.
 func UpdateState[S any](ctx context.Context, e *Engine, id string, change func(*S) error) (*cairn.Session, error) {
 	for {
 		row, err := e.Session(ctx, id)

@@ -10,12 +10,12 @@ import (
 )
 
 // Interrupt stops a session's run, in whichever process it is, with the sub-agents that it consults, and returns when
-// the run has ended. It keeps what the user saw of the reply. Calls under way are closed with ErrStopped, since they
-// may have had effects; calls that had not begun or wait for an answer are closed with ErrNotExecuted. The session can
-// be resumed or given its next turn at once. If ctx is done first, the request stands; that of a run that is suspended
-// stands once its sub-agents are being ended, see [cairn.Session.Ending].
-// Interrupt stops the run that the session has when it is called, and those that resume it in the meantime; to stop
-// only a particular run, use [Run.Interrupt].
+// the run has ended. It keeps the part of the reply that the user saw. Calls under way are closed with ErrStopped,
+// since they may have had effects; calls that had not begun or wait for an answer are closed with ErrNotExecuted. The
+// session can be resumed or given its next turn at once. If ctx is done first, the request remains in force; for a
+// suspended run, only once its sub-agents are being ended, see [cairn.Session.Ending]. Interrupt stops the run that the
+// session has when it is called, and those that resume it in the meantime; to stop only a particular run, use
+// [Run.Interrupt].
 //
 // The error is ErrNotRunning if the session is neither running nor paused, ErrInvalid or ErrTooLarge for a reason that
 // cannot be stored or exceeds 16 KiB.

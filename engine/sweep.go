@@ -25,9 +25,9 @@ func (e *Engine) ttl(agent string) cairn.Duration {
 // and until then Restore brings the session back.
 //
 // A session that is busy is stopped first: Delete removes the turns from its queue, and aborts the run, in whichever
-// process it is, with the sub-agents and companions that are at work. It returns when the run has ended and the session is
-// hidden. The error is ErrAlreadyRunning if a run still holds one of the sessions after two lease times, ErrInvalid for a
-// sub-agent's session, which is deleted with its root. If ctx is done first, what was stopped stays stopped.
+// process it is, with the sub-agents and companions that are at work. It returns when the run has ended and the session
+// is hidden. The error is ErrAlreadyRunning if a run still holds one of the sessions after two lease times, ErrInvalid
+// for a sub-agent's session, which is deleted with its root. If ctx is done first, runs that were stopped stay stopped.
 func (e *Engine) Delete(ctx context.Context, id string) error {
 	_, err := e.removeStopped(ctx, id, "the session was deleted", func(ctx context.Context, id string) error {
 		return e.upkeep.remove(ctx, id, store.Deleted)
@@ -101,13 +101,13 @@ func (e *Engine) erase(ctx context.Context, id string) error {
 }
 
 // Sweep removes expired sessions, purges those that were removed Options.Retention ago, and trims the event logs by
-// Options.EventRetention. It covers every session of the store, whatever its agent. In a store that is not
-// a [driver.Sweeper], none expires or is purged. A session that cannot be removed, purged or trimmed is an entry of the
+// Options.EventRetention. It covers every session of the store, whatever its agent. In a store that is not a
+// [driver.Sweeper], none expires or is purged. A session that cannot be removed, purged or trimmed is an entry of the
 // report and stops nothing. Any number of processes may sweep at once. The error says that ctx is done, or that the
-// store or the log could not list what is due; the report is valid up to there.
+// store or the log could not list the sessions or logs that are due; the report is valid up to there.
 //
 // If the store's clock has moved by over a minute more than time has passed since the engine's last sweep, or less, the
-// sweep does nothing: the clock may be wrong, and what is purged is lost. The error is then ErrUnavailable, and the
+// sweep does nothing: the clock may be wrong, and purged sessions are lost. The error is then ErrUnavailable, and the
 // report says by how much. The next sweep continues, unless the clock jumps again.
 //
 // Expiry does not depend on sweeps: an access that finds an expired session removes it as well.

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/pieces"
 )
 
-// Text is a piece of what a run says to the user: the next part of a reply, or the notice that a partial reply is void.
+// Text is a piece of a run's text for the user: the next part of a reply, or the notice that a partial reply is void.
 type Text struct {
 	// Delta is the next piece of the reply. It is empty if Discarded is set.
 	Delta string
@@ -27,9 +27,9 @@ func (t Text) String() string {
 	return t.Delta
 }
 
-// Text yields what the run says to the user, as the model produces it, from the beginning of the run to its end: the
-// text of its own session, without reasoning, tools and sub-agents, for which there is [Run.Events]. It may be called
-// any number of times, in any process, also for a run that has ended.
+// Text yields the run's text for the user, as the model produces it, from the beginning of the run to its end: the text
+// of its own session, without reasoning, tools and sub-agents, for which there is [Run.Events]. It may be called any
+// number of times, in any process, also for a run that has ended.
 //
 //	for text, err := range run.Text(ctx) {
 //		if err != nil {
@@ -39,9 +39,9 @@ func (t Text) String() string {
 //	}
 //	res, err := run.Wait(ctx)
 //
-// Live text may be discarded later, see [Text].Discarded. What was yielded and not discarded is what the transcript
-// has. The loop ends without an error when the run ends, whatever its outcome, and early only with one of the errors of
-// Events.
+// Live text may be discarded later, see [Text].Discarded. The text that was yielded and not discarded is the text in
+// the transcript. The loop ends without an error when the run ends, whatever its outcome, and early only with one of
+// the errors of Events.
 func (r *Run) Text(ctx context.Context) iter.Seq2[Text, error] {
 	return func(yield func(Text, error) bool) {
 		for p, err := range pieces.Of(r.session, r.Events(ctx)) {

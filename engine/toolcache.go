@@ -10,7 +10,7 @@ import (
 )
 
 // ToolCache lists the cached tool results of a session (see [cairn.Cache]) that are valid now, most recently used
-// first. Key names the tool and the arguments of a call. For a run under way it has what was committed.
+// first. Key names the tool and the arguments of a call. For a run under way it has the committed results.
 func (e *Engine) ToolCache(ctx context.Context, id string) ([]store.CacheEntry, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err

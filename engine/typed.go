@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// StateAs returns a session's state as the type given to its agent's [cairn.StateOf]. The errors are those of
+// StateAs returns a session's state as the type given to its agent's [cairn.StateOf]. It returns the errors of
 // [Engine.State], and an ErrState error for a state of another type.
 func StateAs[S any](ctx context.Context, e *Engine, id string) (S, error) {
 	var state S
@@ -24,7 +24,7 @@ func StateAs[S any](ctx context.Context, e *Engine, id string) (S, error) {
 
 // AllMessages yields every message of a session, hidden ones too, in order. It reads them in pages, so that a long
 // conversation is never in memory as a whole; it may include messages that are added concurrently. It ends early only
-// with an error: those of [Engine.Messages], and ctx's.
+// with an error of [Engine.Messages] or of ctx.
 func (e *Engine) AllMessages(ctx context.Context, id string) iter.Seq2[cairn.Message, error] {
 	return func(yield func(cairn.Message, error) bool) {
 		const page = 100

@@ -7,9 +7,9 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// TreeUsage returns what a session has used together with every session below it: those of its sub-agents and
-// companions, and theirs. [cairn.Session].Usage is the session's own alone. TreeUsage reads the rows of the session's
-// tree. The error is ErrNotFound if there is no such session.
+// TreeUsage returns the usage of a session and of every session below it: its sub-agents and companions, and theirs.
+// [cairn.Session].Usage is the session's own alone. TreeUsage reads the rows of the session's tree. The error is
+// ErrNotFound if there is no such session.
 func (e *Engine) TreeUsage(ctx context.Context, id string) (cairn.Usage, error) {
 	row, err := e.Session(ctx, id)
 	if err != nil {
@@ -26,11 +26,11 @@ func (e *Engine) TreeUsage(ctx context.Context, id string) (cairn.Usage, error) 
 	return sum, nil
 }
 
-// TreeUsage returns what a run has used together with the work of its sub-agents and companions, at any depth: every
-// run of a session below its own that began after it and before its session's next run. The runs of a session therefore
-// add up to [Engine.TreeUsage], whichever processes drove them. If a turn is suspended, usage up to then belongs to the
-// suspended run, and the rest to the run that resumes it. A background companion that is still running counts for the
-// run that was the latest when it began. For runs under way, usage is as of their last commit.
+// TreeUsage returns the usage of a run and of its sub-agents and companions, at any depth: every run of a session below
+// its own that began after it and before its session's next run. The runs of a session therefore add up to
+// [Engine.TreeUsage], whichever processes drove them. If a turn is suspended, usage up to then belongs to the suspended
+// run, and the rest to the run that resumes it. A background companion that is still running counts for the run that
+// was the latest when it began. For runs under way, usage is as of their last commit.
 //
 // [cairn.Result].Usage and [cairn.Run].Usage are the run's own alone. TreeUsage reads the rows of the session's tree.
 // The error is ErrNotFound for a queued turn that has not begun.

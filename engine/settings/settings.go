@@ -29,14 +29,14 @@ type Options struct {
 	// each event is written before the stream continues.
 	Coalesce time.Duration
 	// StopGrace is how long tools, models, hooks and other user code may keep running after their context has ended
-	// because the run was stopped or lost; 0 means 5 seconds. What still runs then is abandoned: the run continues
+	// because the run was stopped or lost; 0 means 5 seconds. Code that still runs then is abandoned: the run continues
 	// without it, its handle is dead, and its result, if there ever is one, is ignored. While an engine is being
 	// closed, the grace is at most two seconds. See Engine.Abandoned.
 	StopGrace time.Duration
 	// HookTimeout is how long a hook, a guard, a stop condition, instructions, the condition of an approval and the
-	// decoding methods of a user's type may take; 0 means 5 minutes, a negative value no limit. What takes longer is
-	// abandoned. That fails a run with ErrTimeout if it was a guard, and with ErrHook if it was the instructions or a
-	// hook with a veto on the model call; otherwise it counts as an error of the hook.
+	// decoding methods of a user's type may take; 0 means 5 minutes, a negative value no limit. Code that takes longer
+	// is abandoned. That fails a run with ErrTimeout if it was a guard, and with ErrHook if it was the instructions or
+	// a hook with a veto on the model call; otherwise it counts as an error of the hook.
 	HookTimeout time.Duration
 	// ModelIdle is how long a model may send nothing before its call is abandoned and retried as one that failed with
 	// ErrTimeout; 0 means 10 minutes, a negative value no limit.
@@ -59,11 +59,11 @@ type Options struct {
 	AutoResume bool
 	// WorkInterval is how often Work looks for due sessions; 0 means one second.
 	WorkInterval time.Duration
-	// WorkConcurrency is how many runs Work drives at once; 0 means 1000. Runs mostly wait for models, so memory is what
-	// they take: about 100 KB each, and the messages and the state of their sessions.
+	// WorkConcurrency is how many runs Work drives at once; 0 means 1000. Runs mostly wait for models, so they mainly
+	// need memory: about 100 KB each, and the messages and the state of their sessions.
 	WorkConcurrency int
 	// CloseGrace is how long Serve lets the runs under way finish their step once its context is done; 0 means 20
-	// seconds, a negative value no time. Whatever kills the process must allow a few seconds more.
+	// seconds, a negative value no time. A process manager must allow a few seconds more before it kills the process.
 	CloseGrace time.Duration
 	// TTL is how long a session may be idle before it expires, if its agent sets no TTL; 0 means 7 days, a negative
 	// value forever. See [cairn.Session.Expiry].
@@ -112,10 +112,10 @@ type Options struct {
 // EventRetention bounds an event log. The zero value keeps everything.
 //
 // A log is cut at the beginning of a run of the tree. It keeps at least the events after its root's last commit, the
-// events of every run that has not ended or is suspended, and those of the last hour, see
-// [github.com/cairn-agents/cairn/engine.MinEventAge]; ages are by the store's clock. Readers that ask for trimmed events
-// get ErrTrimmed, and start again at a snapshot, whose cursor is always in the log. The transcript, the state and the
-// checkpoints keep everything.
+// events of every run that has not ended or is suspended, and the events of the last hour, see
+// [github.com/cairn-agents/cairn/engine.MinEventAge]; ages are by the store's clock. Readers that ask for trimmed
+// events get ErrTrimmed, and start again at a snapshot, whose cursor is always in the log. The transcript, the state
+// and the checkpoints keep everything.
 type EventRetention struct {
 	// Age is how long the events of a run are kept after it has ended; 0 means forever. The minimum is an hour.
 	Age time.Duration
