@@ -20,9 +20,9 @@ import (
 	"github.com/cairn-agents/cairn/store/memstore"
 )
 
-// Call is the handle of a call made without an engine, and records what was done with it. It embeds Call.Call, the
-// handle for a tool's function, and Call.Step, the handle for hooks, guards and stop conditions. [cairn.State] of
-// it returns the state as the function left it.
+// Call is the handle of a call made without an engine, and records the writes through it. It embeds Call.Call, the
+// handle for a tool's function, and Call.Step, the handle for hooks, guards and stop conditions. [cairn.State] of it
+// returns the state as the function left it.
 type Call struct {
 	*cairn.Call
 
@@ -63,10 +63,10 @@ func (c *Call) pass() {
 	c.scope.LetAsk(&step.Call{Use: &cairn.ToolUse{CallID: c.ID, Tool: c.Tool}, Asked: c.answers})
 }
 
-// Answer answers the question that [Call.Asked] returned, or the first one, with a value that is encoded as JSON.
-// After that, call the function again, from its start: its [cairn.Call.Ask] returns the answers in their order. As
-// in a session, what the function wrote in the pass that asked is discarded. Answer panics if the value
-// cannot be encoded as JSON.
+// Answer answers the question that [Call.Asked] returned, or the first one, with a value that is encoded as JSON. After
+// that, call the function again, from its start: its [cairn.Call.Ask] returns the answers in their order. As in a
+// session, the function's writes in the pass that asked are discarded. Answer panics if the value cannot be encoded as
+// JSON.
 func (c *Call) Answer(value any) {
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -40,9 +40,9 @@ type Session struct {
 	clock  *clock
 }
 
-// New returns a session of the first agent, which begins with the first [Session.Say]. The other agents are
-// registered too, for agents that consult others by name. What the engine logs, such as the stack of a tool that
-// panicked, goes to the log of the test. The engine is closed when the test ends.
+// New returns a session of the first agent, which begins with the first [Session.Say]. The other agents are registered
+// too, for agents that consult others by name. The engine's log lines, such as the stack of a tool that panicked, go to
+// the log of the test. The engine is closed when the test ends.
 func New(t testing.TB, agents ...*cairn.Agent) *Session {
 	t.Helper()
 	if len(agents) == 0 || agents[0] == nil {
@@ -101,16 +101,16 @@ func (s *Session) close(t testing.TB) {
 	}
 }
 
-// Restart replaces the engine by another one on the same store, as when another process takes over: everything that
-// is not in the store is lost. A run under way is released where it stands; [Session.Resume] continues it.
+// Restart replaces the engine by another one on the same store, as when another process takes over: everything that is
+// not in the store is lost. A run under way is released at once; [Session.Resume] continues it.
 func (s *Session) Restart(t testing.TB) {
 	t.Helper()
 	s.close(t)
 	s.open(t)
 }
 
-// Say runs a turn with a text to its end and returns its result. If the turn was suspended, the result has what the
-// session waits for. A turn that fails, fails the test: see [Session.SayFails].
+// Say runs a turn with a text to its end and returns its result. If the turn was suspended, the result lists the calls
+// that the session waits for. A turn that fails, fails the test: see [Session.SayFails].
 func (s *Session) Say(t testing.TB, text string, opts ...engine.RunOption) *cairn.Result {
 	t.Helper()
 	run, err := s.Engine.Execute(t.Context(), s.ID, s.Agent, cairn.Text(text), opts...)
@@ -227,7 +227,7 @@ func (s *Session) Messages(t testing.TB) []cairn.Message {
 	return list
 }
 
-// Events returns the events on the session's log so far, including those of its sub-agents.
+// Events returns the events on the session's log so far, including its sub-agents' events.
 func (s *Session) Events(t testing.TB) []cairn.Event {
 	t.Helper()
 	var all []cairn.Event

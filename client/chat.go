@@ -56,8 +56,8 @@ func (c *Client) Branches(ctx context.Context, id string, limit int, cursor stri
 	return out[Page[ChatBranch]](c, ctx, "GET", "/chat/"+url.PathEscape(id)+"/branches", page(limit, cursor), nil)
 }
 
-// SetChat changes a chat: the latest session of its thread, see [Client.SetContext]. Change.Archived is of the whole
-// thread.
+// SetChat changes a chat: the latest session of its thread, see [Client.SetContext]. Change.Archived applies to the
+// whole thread.
 func (c *Client) SetChat(ctx context.Context, id string, change Change) (*cairn.Session, error) {
 	return out[cairn.Session](c, ctx, "PATCH", "/chat/"+url.PathEscape(id), nil, change)
 }

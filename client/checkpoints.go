@@ -30,12 +30,12 @@ type Branching struct {
 	Messages     *int   `json:"messages,omitempty"`
 }
 
-// Branch makes a new session that begins with the history of another one. The errors are those of engine.Branch.
+// Branch makes a new session that begins with the history of another one. It returns the errors of engine.Branch.
 func (c *Client) Branch(ctx context.Context, id string, at Branching) (*cairn.Session, error) {
 	return out[cairn.Session](c, ctx, "POST", "/sessions/"+url.PathEscape(id)+"/branch", nil, at)
 }
 
-// Rewind sets a session back to one of its checkpoints. The errors are those of engine.Rewind.
+// Rewind sets a session back to one of its checkpoints. It returns the errors of engine.Rewind.
 func (c *Client) Rewind(ctx context.Context, id, checkpointID string) (*cairn.Session, error) {
 	in := struct {
 		CheckpointID string `json:"checkpoint_id"`

@@ -18,8 +18,8 @@ import (
 
 // EventsOptions select the events to read. The zero value means all events of the session, past and future.
 type EventsOptions struct {
-	// RunID restricts the events to those of one run of the session and of the sub-agents that it consults. The
-	// stream ends when the run ends.
+	// RunID restricts the events to one run of the session and the sub-agents that it consults. The stream ends when
+	// the run ends.
 	RunID string
 	// After is the position after which the events begin; the zero value is the beginning of the log.
 	After cairn.Cursor

@@ -27,15 +27,15 @@ type RemoteOptions struct {
 	Patience time.Duration
 }
 
-// RemoteAgent makes an agent that stands for an agent of another server. It is used like any other: as a sub-agent,
-// with [cairn.SubAgent], as a companion, or in sessions of its own. Each of its sessions here has a counterpart
-// there, whose id is derived from the id here, so a call that is repeated, by any process, begins nothing twice. It
-// works on every host.
+// RemoteAgent makes an agent that represents an agent of another server. It is used like any other: as a sub-agent,
+// with [cairn.SubAgent], as a companion, or in sessions of its own. Each of its sessions here has a counterpart there,
+// whose id is derived from the id here, so a call that is repeated, by any process, begins nothing twice. It works on
+// every host.
 //
 //   - The text and the reasoning of the remote agent are streamed as its reply; the texts of its steps become
 //     paragraphs. Its files become files of the reply, after the text. The actions of its tools and its own agents
 //     are on the log, but in no message.
-//   - What the remote agent waits for is pending here: its approvals, client tools and questions are calls of the
+//   - Open calls of the remote agent are pending here: its approvals, client tools and questions are calls of the
 //     session here, appear in the inbox of the tree's root, and are answered here with Submit. The answers are
 //     forwarded when the run is resumed. A decision made on the other server instead counts there, and is noticed
 //     here with the next answer.

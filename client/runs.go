@@ -10,7 +10,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/pieces"
 )
 
-// Text is a piece of what a run says to the user: the next part of a reply, or the notice that a partial reply is void.
+// Text is a piece of a run's text for the user: the next part of a reply, or the notice that a partial reply is void.
 // It is engine.Text over HTTP.
 type Text struct {
 	// Delta is the next piece of the reply. It is empty if Discarded is set.
@@ -30,9 +30,9 @@ func (t Text) String() string {
 	return t.Delta
 }
 
-// Text yields what a run says to the user, as the model produces it, from the beginning of the run to its end: the text
-// of its own session, without reasoning, tools and sub-agents. What was yielded and not discarded is what the
-// transcript has. The loop ends without an error when the run ends, whatever its outcome, and early only with one of
+// Text yields a run's text for the user, as the model produces it, from the beginning of the run to its end: the text
+// of its own session, without reasoning, tools and sub-agents. The text that was yielded and not discarded is the text
+// in the transcript. The loop ends without an error when the run ends, whatever its outcome, and early only with one of
 // the errors of [Client.Events]. For a queued run it waits until the run begins.
 func (c *Client) Text(ctx context.Context, session, runID string) iter.Seq2[Text, error] {
 	return func(yield func(Text, error) bool) {

@@ -47,7 +47,7 @@ type Turn struct {
 	// with it, and starts nothing twice. The run's id is derived from it and the session's id.
 	RunID string `json:"run_id,omitempty"`
 	// FromMessage is the index of a message with which a turn of the session began. This turn takes its place, in one
-	// write: see engine.FromMessage. With KeepReplaced, what it removes is kept as a session below.
+	// write: see engine.FromMessage. With KeepReplaced, the removed messages are kept as a session below.
 	FromMessage  *int `json:"from_message,omitempty"`
 	KeepReplaced bool `json:"keep_replaced,omitempty"`
 	Context
@@ -118,8 +118,8 @@ func (c *Client) Session(ctx context.Context, id string) (*cairn.Session, error)
 // are not archived.
 type SessionQuery struct {
 	Agent string
-	// Statuses are those of the sessions. [StatusExpired] and [StatusDeleted] list removed sessions that can be restored,
-	// and cannot be combined with the others.
+	// Statuses selects sessions by status. [StatusExpired] and [StatusDeleted] list removed sessions that can be
+	// restored, and cannot be combined with other statuses.
 	Statuses []cairn.SessionStatus
 	Tags     []string
 	// Metadata selects the sessions with each of these values at the same path of their metadata, see
@@ -171,7 +171,7 @@ type Change struct {
 	Archived *bool `json:"archived,omitempty"`
 }
 
-// SetContext changes a session. The errors are those of engine.SetContext.
+// SetContext changes a session. It returns the errors of engine.SetContext.
 func (c *Client) SetContext(ctx context.Context, id string, change Change) (*cairn.Session, error) {
 	return out[cairn.Session](c, ctx, "PATCH", "/sessions/"+url.PathEscape(id), nil, change)
 }
@@ -227,7 +227,8 @@ func (c *Client) Agents(ctx context.Context) ([]Agent, error) {
 	return list.Items, nil
 }
 
-// Decisions lists the decisions about the pending calls of a session, by call. A page has those of at most limit calls.
+// Decisions lists the decisions about the pending calls of a session, by call. A page has the decisions about at most
+// limit calls.
 func (c *Client) Decisions(ctx context.Context, id string, limit int, cursor string) (*Page[cairn.CallDecision], error) {
 	return out[Page[cairn.CallDecision]](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/decisions", page(limit, cursor), nil)
 }
@@ -341,7 +342,7 @@ func (c *Client) Runs(ctx context.Context, id string, newest bool, limit int, cu
 	return out[Page[cairn.Run]](c, ctx, "GET", "/sessions/"+url.PathEscape(id)+"/runs", query, nil)
 }
 
-// Start starts a turn of a new or existing session, and returns once it has begun. The errors are those of
+// Start starts a turn of a new or existing session, and returns once it has begun. It returns the errors of
 // engine.Execute.
 func (c *Client) Start(ctx context.Context, t Turn) (*Started, error) {
 	return out[Started](c, ctx, "POST", "/start", nil, t)
@@ -352,8 +353,8 @@ func (c *Client) Status(ctx context.Context, id string) (*Status, error) {
 	return out[Status](c, ctx, "GET", "/status", url.Values{"session_id": {id}}, nil)
 }
 
-// Interrupt stops a run and keeps what its user saw; Abort stops it as failed. An empty run id means the session's
-// current run. The error is ErrNotRunning if there is nothing to stop.
+// Interrupt stops a run and keeps the part that its user saw; Abort stops it as failed. An empty run id means the
+// session's current run. The error is ErrNotRunning if there is nothing to stop.
 func (c *Client) Interrupt(ctx context.Context, id, runID, reason string) error {
 	return c.do(ctx, "POST", "/interrupt", nil, of{id, runID, reason}, nil)
 }
@@ -411,7 +412,7 @@ type InboxQuery struct {
 	Kind   cairn.CallKind
 	UserID string
 	Agent  string
-	// Statuses are those of the calls; nil means open calls.
+	// Statuses selects calls by status; nil means open calls.
 	Statuses []cairn.CallStatus
 	Limit    int // page size, at most 100; 0 means 20
 	Cursor   string

@@ -60,7 +60,7 @@ func Tokens(principals map[string]*Principal) Authenticator {
 	}
 }
 
-// Action is what a request does with a session or a call.
+// Action is the kind of access that a request needs to a session or a call.
 type Action string
 
 const (
@@ -72,7 +72,7 @@ const (
 	ActionContext Action = "context"
 )
 
-// Access is what a policy decides on.
+// Access describes a request that a policy allows or denies.
 type Access struct {
 	Principal *Principal
 	Action    Action

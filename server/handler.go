@@ -40,8 +40,8 @@ type Options struct {
 	// request, which is wrong behind a proxy that changes hosts or paths.
 	URL string
 
-	// MaxBody is the maximum size of a request body in bytes; 0 means 4 MiB. Of a chat client's post, which has the whole
-	// conversation, it bounds what counts: the last message and what is outside of the list of messages.
+	// MaxBody is the maximum size of a request body in bytes; 0 means 4 MiB. A chat client posts the whole
+	// conversation. Only its last message and the members outside of the list of messages count for this limit.
 	MaxBody int64
 	// MaxChatBody is the maximum size of a chat client's post in bytes; 0 means 64 MiB. It is at least MaxBody. Memory is
 	// taken for MaxBody only.
@@ -55,9 +55,9 @@ type Options struct {
 	// RequestsPerMinute is how many requests one user may make per minute, on average; 0 means 600, a negative
 	// value means no limit. A tenth of it may come in one burst.
 	RequestsPerMinute int
-	// RunsPerUser is how many sessions of one user may have a turn under way when another session's turn is started
-	// or retried; 0 means no limit. It counts the store's sessions, so it holds for all processes together, but not
-	// exactly for concurrent requests. Resumed and queued turns are not refused, nor are those of requests without a
+	// RunsPerUser is how many sessions of one user may have a turn under way when another session's turn is started or
+	// retried; 0 means no limit. It counts the store's sessions, so it holds for all processes together, but not
+	// exactly for concurrent requests. Resumed and queued turns are not refused, nor are turns of requests without a
 	// user.
 	RunsPerUser int
 	// ReadTimeout is how long reading the body of a request may take; 0 means 30 seconds. The ReadHeaderTimeout of

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Observer is notified of what a handler does, for metrics. Its methods are called concurrently and should return
-// quickly. A route is a method and path of the list of routes, such as "GET /sessions/{id}", or "other" for
+// Observer is notified of a handler's requests and streams, for metrics. Its methods are called concurrently and should
+// return quickly. A route is a method and path of the list of routes, such as "GET /sessions/{id}", or "other" for
 // requests that match none. The set of routes is therefore bounded, and none names a session or a user.
 type Observer interface {
 	// Request is called at the end of each request with the status of its response, or 499 if the client did not
@@ -16,7 +16,8 @@ type Observer interface {
 	// StreamOpened and StreamClosed are called for each stream; cut reports that it ended before it was complete.
 	StreamOpened(route string)
 	StreamClosed(route string, cut bool)
-	// StreamEvent is called for each event sent to a stream; the replay of what a chat has missed counts as one.
+	// StreamEvent is called for each event sent to a stream; the replay of the events that a chat has missed counts as
+	// one.
 	StreamEvent(route string)
 	// Drained is called when the handler is drained.
 	Drained()

@@ -7,10 +7,10 @@ import (
 
 // Unready determines how a turn is handled if its session cannot take it at once.
 type Unready struct {
-	// OnBusy is one of reject, enqueue, interrupt, rollback, steer: see [engine.OnBusy]. Empty means what the
+	// OnBusy is one of reject, enqueue, interrupt, rollback, steer: see [engine.OnBusy]. Empty means the value that the
 	// server's Options.Unready returns, else reject; for a chat client's message, else enqueue.
 	OnBusy string `json:"on_busy,omitempty" schema:"enum=reject|enqueue|interrupt|rollback|steer"`
-	// OnWaiting is one of refuse, withdraw, enqueue: see [engine.OnWaiting]. Empty means what the server's
+	// OnWaiting is one of refuse, withdraw, enqueue: see [engine.OnWaiting]. Empty means the value that the server's
 	// Options.Unready returns, else refuse.
 	OnWaiting string `json:"on_waiting,omitempty" schema:"enum=refuse|withdraw|enqueue"`
 }

@@ -40,9 +40,10 @@ func FS(fsys fs.FS) Provider {
 	return &folders{open: func() (*tree, func() error, error) { return &tree{fsys: fsys}, func() error { return nil }, nil }, roots: []string{"."}}
 }
 
-// Dirs returns a provider of the skills in .agents/skills and .claude/skills below each of the directories: first those
-// of a project, then for example the home directory. Of two skills with one name the first counts. Symbolic links may
-// lead anywhere below their directory, and nowhere else. Directories and folders that do not exist have no skills.
+// Dirs returns a provider of the skills in .agents/skills and .claude/skills below each of the directories: first a
+// project's directories, then for example the home directory. If two skills have one name, the first counts. Symbolic
+// links may lead anywhere below their directory, and nowhere else. Directories and folders that do not exist have no
+// skills.
 func Dirs(dirs ...string) Provider {
 	var list chain
 	for _, dir := range dirs {
@@ -260,7 +261,7 @@ func (t *tree) checkLinks(name string) error {
 	return nil
 }
 
-// Join returns one provider of the skills of several. Of two skills with one name the first counts.
+// Join returns one provider of the skills of several. If two skills have one name, the first counts.
 func Join(providers ...Provider) Provider { return chain(slices.Clone(providers)) }
 
 type chain []Provider

@@ -265,7 +265,7 @@ func (s *Skill) patterns(value any) (list []string) {
 type Problem struct {
 	// Path is the SKILL.md, relative to the file system.
 	Path string
-	// Message names the field and says what is wrong.
+	// Message names the field and the fault.
 	Message string
 }
 

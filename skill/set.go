@@ -19,7 +19,7 @@ import (
 
 // Options are the options of a [Set]. The zero value is the default.
 type Options struct {
-	// Name is the name of the toolset among those of its agent. Default: "skills".
+	// Name is the name of the toolset among the agent's toolsets. Default: "skills".
 	Name string
 	// Preload are the names of skills whose instructions the model has from the beginning of a session. A name that no
 	// provider has is logged and skipped.
@@ -39,8 +39,8 @@ type Set struct {
 	warned map[string]bool // what was logged; once is enough
 }
 
-// New returns the set of the skills that providers bring. Of two skills with one name the first counts. The error is
-// ErrInvalid: there is no provider, one is nil, or a skill of [Define] is not valid.
+// New returns the set of the skills that providers bring. If two skills have one name, the first counts. The error is
+// ErrInvalid if there is no provider, one is nil, or a skill of [Define] is not valid.
 func New(providers []Provider, opts *Options) (*Set, error) {
 	o := Options{}
 	if opts != nil {

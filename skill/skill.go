@@ -13,7 +13,7 @@ const (
 	ReadTool = "read_skill_file"
 )
 
-// Limits of the format, in characters, and of what the model reads at once.
+// Limits of the format, in characters, and of the texts that the model reads at once.
 const (
 	// MaxName is the maximum length of a skill's name.
 	MaxName = 64
@@ -31,7 +31,7 @@ const (
 type Info struct {
 	// Name identifies the skill: 1 to 64 lower-case letters, digits and single hyphens between them.
 	Name string `json:"name"`
-	// Description says what the skill does and when to use it. The model reads it in the catalogue.
+	// Description states the skill's purpose and when to use it. The model reads it in the catalogue.
 	Description string `json:"description"`
 	// License and Compatibility are for people; the model does not read them.
 	License       string `json:"license,omitempty"`

@@ -14,7 +14,7 @@ import (
 
 // Copy copies a session tree with everything it owns, and its event log with the same sequences, and then compares the
 // copy with the original. copied is false if an equal tree already exists in to, so an interrupted copy can be
-// repeated. The errors are those of [Copied], ErrStale for a tree that changes during the copy, and ErrCorrupt if the
+// repeated. It returns the errors of [Copied], ErrStale for a tree that changes during the copy, and ErrCorrupt if the
 // copy differs from the original; the copy then stays for inspection. Both stores have the tree afterwards. It is safe
 // to continue it in only one of them. [CopyTrees] copies many trees, faster.
 func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err error) {

@@ -31,7 +31,7 @@ const (
 type TreeCopy struct {
 	// Root is the id of the tree's root.
 	Root string
-	// Sessions, Messages and Events are what the original has of each, as far as it could be read.
+	// Sessions, Messages and Events count the original's sessions, messages and events, as far as they could be read.
 	Sessions, Messages int
 	Events             int64
 	// Copied is false if an equal tree already exists in the other store, or for an error.

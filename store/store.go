@@ -32,7 +32,7 @@ type (
 	QueuedTurn = driver.QueuedTurn
 	// ContextChange changes a session's user id, title, tags, metadata or expiry, or archives it.
 	ContextChange = driver.ContextChange
-	// CacheEntry is what a session keeps for one key, such as the catalogue of an MCP server.
+	// CacheEntry is the value that a session keeps for one key, such as the catalogue of an MCP server.
 	CacheEntry = driver.CacheEntry
 )
 
@@ -89,7 +89,7 @@ const (
 	AnyVersion = driver.AnyVersion
 )
 
-// What [Copy] and [Export] need of a store, and the parts of a session tree in transfer.
+// Interfaces of a store that [Copy] and [Export] need, and the parts of a session tree in transfer.
 type (
 	Importer = driver.Importer
 	Part     = driver.Part

@@ -27,7 +27,7 @@ const (
 // Header marks a response as a UI message stream.
 const Header = "X-Vercel-Ai-Ui-Message-Stream"
 
-// Encoder encodes the events of one turn of one session, in order: those of its first run and of the runs that
+// Encoder encodes the events of one turn of one session, in order: the events of its first run and of the runs that
 // resume it. It is not safe for concurrent use.
 type Encoder struct {
 	// Address makes addresses for files of messages that have none of their own; nil leaves such files out.
@@ -183,8 +183,8 @@ func (e *Encoder) standing(events []cairn.Event) []*cairn.Event {
 	return list
 }
 
-// Taken reports whether an event discards what the client was shown and cannot forget. Its connection must then be
-// cut: when the client resumes it is shown each word once.
+// Taken reports whether an event discards output that the client was shown and cannot remove. Its connection must then
+// be cut: when the client resumes it is shown each word once.
 func (e *Encoder) Taken(ev *cairn.Event) bool {
 	return e.held && (e.deep || e.shown && e.version < V7) && ev.SessionID == e.session &&
 		(ev.Type == cairn.EventStepStart || ev.Type == cairn.EventRunEnd && ev.Status != cairn.RunFailed)

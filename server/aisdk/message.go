@@ -14,7 +14,7 @@ import (
 	"github.com/cairn-agents/cairn/server/internal/wire"
 )
 
-// Message is a message as clients hold it: what a user said, or everything that a turn showed.
+// Message is a message as clients hold it: a user's message, or everything that a turn showed.
 type Message struct {
 	// ID is the id of the message. That of a turn stays the same across its runs.
 	ID string `json:"id"`
@@ -26,12 +26,12 @@ type Message struct {
 	Metadata *Metadata `json:"metadata,omitempty"`
 }
 
-// Metadata is what a message carries in addition to its parts: what the server knows of a turn, or what a page sent
+// Metadata is the data of a message besides its parts: the server's data about a turn, or the data that a page sent
 // with a user's message.
 type Metadata struct {
 	// RunID is the last run that the client has seen. It is all that is read when a client sends metadata back.
 	RunID string `json:"run_id,omitempty"`
-	// Status is how that run has ended, and Usage what it used and cost. Both are absent while it is under way.
+	// Status is the outcome of that run, and Usage its usage and cost. Both are absent while it is under way.
 	Status cairn.RunStatus `json:"status,omitempty"`
 	Usage  *cairn.Usage    `json:"usage,omitempty"`
 	// Sent is the metadata as a client has sent it. That of a user's message is kept, and is all of its metadata.
@@ -177,11 +177,11 @@ func (m *Message) Answer(call cairn.CallRef) (cairn.Submission, bool) {
 // 0. The message has the given index and id in a session.
 type Address func(session string, index int, id string, n int) string
 
-// Messages returns messages of a session as clients show them. list has consecutive messages of the session, and after is
-// the run of the message behind them; it is empty if there is none. pending are the open calls of the session's tree,
-// decided its calls that reviewers decided, and runs those of the messages, in order. If a turn is under way, only what its
-// user said is included: its stream shows the rest from the beginning. address makes the addresses of files with bytes;
-// nil means "data:" URLs.
+// Messages returns messages of a session as clients show them. list has consecutive messages of the session, and after
+// is the run of the message behind them; it is empty if there is none. pending are the open calls of the session's
+// tree, decided its calls that reviewers decided, and runs the runs of the messages, in order. If a turn is under way,
+// only its user's messages are included: its stream shows the rest from the beginning. address makes the addresses of
+// files with bytes; nil means "data:" URLs.
 func Messages(v Version, row *cairn.Session, list []cairn.Message, after string, pending, decided []cairn.PendingCall, runs []cairn.Run, address Address) []Message {
 	h := history{version: v, session: row.ID, address: address, runs: make(map[string]ran, len(runs)), last: map[string]*cairn.Run{},
 		calls: map[string]place{}, decided: map[string]*cairn.PendingCall{}}

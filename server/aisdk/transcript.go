@@ -3,8 +3,8 @@ package aisdk
 import "github.com/cairn-agents/cairn"
 
 // Events rebuilds the events of a turn's runs from its messages, for a log that was trimmed. messages are the
-// transcript from index first on, decided the calls of the session that reviewers decided. What only the log had is
-// missing: data that code other than tools emitted, and the questions of calls that have results.
+// transcript from index first on, decided the calls of the session that reviewers decided. Data that only the log had
+// is missing: values that code other than tools emitted, and the questions of calls that have results.
 func Events(session string, runs []cairn.Run, first int, messages []cairn.Message, decided []cairn.PendingCall) []cairn.Event {
 	var list []cairn.Event
 	approvals := map[string]*cairn.PendingCall{}
