@@ -15,7 +15,7 @@ import (
 // modified in place.
 type Document struct {
 	Row cairn.Session `json:"row"`
-	// Secret is the row's secret, LeaseOwner and LeaseToken are of its lease. The row's JSON omits them.
+	// Secret is the row's secret, LeaseOwner and LeaseToken belong to its lease. The row's JSON omits them.
 	Secret     string `json:"secret"`
 	LeaseOwner string `json:"lease_owner,omitempty"`
 	LeaseToken int64  `json:"lease_token"`
@@ -64,7 +64,7 @@ func Decode(raw []byte, now time.Time) (*Document, error) {
 	return doc, nil
 }
 
-// Seen returns the input for planning a commit. A nil document stands for a session that does not exist.
+// Seen returns the input for planning a commit. A nil document means that the session does not exist.
 func (doc *Document) Seen(id string) *plan.Seen {
 	if doc == nil {
 		return &plan.Seen{ID: id, Doubt: true}
@@ -72,7 +72,7 @@ func (doc *Document) Seen(id string) *plan.Seen {
 	return &plan.Seen{ID: id, Row: doc.row(), Checkpoints: doc.LastCheckpoint, Doubt: true}
 }
 
-// Answer reads what a plan needs, except pending calls, which may belong to another session of the tree.
+// Answer reads the data that a plan needs, except pending calls, which may belong to another session of the tree.
 func (doc *Document) Answer(n plan.Needs, seen *plan.Seen) {
 	if n.Happened {
 		_, run := doc.runIndex()[n.RunID]

@@ -202,7 +202,7 @@ func StopOf(runID string, stop *cairn.Stop) *cairn.Stop {
 	return &own
 }
 
-// RequestStop implements driver.Store.RequestStop at the store's time now, and returns the request that stands.
+// RequestStop implements driver.Store.RequestStop at the store's time now, and returns the request that is in force.
 func (doc *Document) RequestStop(stop cairn.Stop, now time.Time) (cairn.Stop, error) {
 	stands, write, err := plan.Stopped(doc.row(), doc.Stop, stop)
 	if write && err == nil {

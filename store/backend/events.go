@@ -12,7 +12,7 @@ import (
 )
 
 // Events is a batch of events in its stored form, to which more can be added. A log's table keeps one value per batch
-// instead of one per event. Within a batch, an event does not repeat what it has in common with the previous one
+// instead of one per event. Within a batch, an event does not repeat the fields that equal the previous event's
 // (session, run, agent, step, type), its time is stored as a difference, and texts that the batch already contains are
 // stored as references. The zero value is an empty batch. It is not safe for concurrent use.
 //

@@ -7,7 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Gathered is what a driver.Gatherer reads of a tree of one session.
+// Gathered is the data that a driver.Gatherer reads of a tree of one session.
 type Gathered struct {
 	Row *cairn.Session
 	// Inside has a FirstState of -1 until a state is read.

@@ -8,9 +8,9 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Known caches what a store knows of the sessions that it wrote to last, so that a commit can be planned without a
-// read. An entry may be out of date, which the conditions of the delta detect. The zero value is ready to use. Known is
-// safe for concurrent use.
+// Known caches data of the sessions that a store wrote to last, so that a commit can be planned without a read. An
+// entry may be out of date, which the conditions of the delta detect. The zero value is ready to use. Known is safe for
+// concurrent use.
 type Known[T any] struct {
 	mu   sync.Mutex
 	list map[string]known[T]

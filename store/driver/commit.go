@@ -107,15 +107,16 @@ type Commit struct {
 
 	// Events are appended to the log of the session's tree, [cairn.Session.Log] of the next row, in the same write: one
 	// after another, in this order, whatever the log's last sequence is. The log has them if and only if the store has
-	// the commit. A commit that was applied before appends nothing. An event without a time gets that of the commit, and
+	// the commit. A commit that was applied before appends nothing. An event without a time gets the commit's time, and
 	// one with a Version the row's. A writer whose events state an Index or a MessageCount guards the commit by Version
 	// or New.
 	//
 	// Where there are events, the row's and the checkpoint's LogSequence become the sequence of the last one, and
-	// StartSequence of StartRun that before the first, whatever the commit has there. But another writer leaves the row
-	// where the open step of the run under way begins on the log: LogSequence stays as without events if the session is
-	// active before and after the commit, which has no Guard.Token, leaves the lease and starts no run. If the commit takes
-	// the lease, the log refuses from then on what holders of a lower token append, see [Fencer].
+	// StartSequence of StartRun that before the first, whatever the commit has there. But a writer other than the run
+	// under way leaves the row at the place on the log where the run's open step begins: LogSequence stays as without
+	// events if the session is active before and after the commit, which has no Guard.Token, leaves the lease and
+	// starts no run. If the commit takes the lease, the log from then on refuses events of holders of a lower token,
+	// see [Fencer].
 	//
 	// Only a [LogProvider] appends events; any other store refuses the commit, see [Commit.ValidateFor]. An event that is
 	// too large for the log is ErrTooLarge, and a log that was dropped ErrDeleted; nothing is written then.
@@ -163,7 +164,7 @@ type QueuedTurn struct {
 type CacheEntry struct {
 	// Key identifies the call: its tool and its canonical arguments.
 	Key string `json:"key"`
-	// Tool is the tool's name, and Output what it returned.
+	// Tool is the tool's name, and Output its result.
 	Tool   string          `json:"tool"`
 	Output json.RawMessage `json:"output"`
 	// UsedAt is the time at which a call last got the result, and ExpiresAt the time at which it stops being valid;
@@ -330,7 +331,7 @@ func FoldState(keyframe json.RawMessage, changes [][]cairn.Op) (json.RawMessage,
 	return raw, nil
 }
 
-// LeaseAction says what a commit does to the session's lease.
+// LeaseAction is the action of a commit on the session's lease.
 type LeaseAction int
 
 const (
@@ -340,7 +341,7 @@ const (
 	LeaseRelease                    // Owner becomes empty, Until = now; Token stays
 )
 
-// LeaseChange is what a commit does to the lease.
+// LeaseChange is the change of the lease by a commit.
 type LeaseChange struct {
 	Action LeaseAction
 	Owner  string

@@ -7,20 +7,20 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// Want selects what a read returns in addition to the session's row. The zero value selects nothing more.
+// Want selects the data that a read returns in addition to the session's row. The zero value selects nothing more.
 type Want struct {
 	// Messages selects the messages from index From on, at most Limit of them; Limit 0 means all. A range beyond the
 	// end is empty, and a negative From counts as 0.
 	Messages    bool
 	From, Limit int
-	// Recent leaves out the messages that the latest summary stands for, see [Want.First].
+	// Recent leaves out the messages that the latest summary replaces, see [Want.First].
 	Recent bool
 	// Checkpoint and Run select the checkpoint and the run with that id.
 	Checkpoint string
 	Run        string
 	// State selects the session's state, or the state at Checkpoint if that is set.
 	State bool
-	// Staged selects the staged pieces in the order of staging, or only those of StagedStep if that is set.
+	// Staged selects the staged pieces in the order of staging, or only the pieces of StagedStep if that is set.
 	Staged     bool
 	StagedStep string
 	// Calls selects the pending calls of the row's SuspendedStep, oldest first.
@@ -31,7 +31,7 @@ type Want struct {
 	Queue bool
 }
 
-// ToDrive returns what a process that already has the messages before index from needs to drive a session.
+// ToDrive selects the data that a process needs to drive a session, if it already has the messages before index from.
 func ToDrive(from int) Want {
 	return Want{Messages: true, From: from, Recent: true, State: true, Staged: true, Calls: true, Cache: true}
 }

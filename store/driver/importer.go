@@ -14,24 +14,25 @@ import (
 type Importer interface {
 	Store
 	LogProvider
-	// Inside returns what the store keeps of a session beyond what Store's methods return, with at most limit state
-	// changes, starting at the position from or at the oldest one left.
+	// Inside returns the data of a session that Store's methods do not return, with at most limit state changes,
+	// starting at the position from or at the oldest one left.
 	Inside(ctx context.Context, id string, from int64, limit int) (*Inside, error)
-	// Import adds a session tree and its event log; parts are in the order of Export of package store. Readers see either
-	// the whole tree or nothing. An error means that nothing was added, except for ErrUnavailable, which means that the
-	// answer was lost. Versions, times, numbers, fencing tokens and sequences are those of the parts, and the log knows the
-	// sessions' fencing tokens. The error is ErrExists if a session with one of the ids exists, or a log of that name
-	// with events; a dropped log of that name becomes usable again. For parts that do not form a whole tree the error
-	// is that of [CheckImport]. parts may be ranged over several times. A store on disk holds one part in memory at a
-	// time, plus the ids of the earlier ones.
+	// Import adds a session tree and its event log; parts are in the order of Export of package store. Readers see
+	// either the whole tree or nothing. An error means that nothing was added, except for ErrUnavailable, which means
+	// that the answer was lost. Versions, times, numbers, fencing tokens and sequences are taken from the parts, and
+	// the log knows the sessions' fencing tokens. The error is ErrExists if a session with one of the ids exists, or a
+	// log of that name with events; a dropped log of that name becomes usable again. For parts that do not form a whole
+	// tree it returns the error of [CheckImport]. parts may be ranged over several times. A store on disk holds one
+	// part in memory at a time, plus the ids of the earlier ones.
 	Import(ctx context.Context, root string, parts iter.Seq2[*Part, error]) error
 }
 
 // Gatherer is an Importer that reads many small trees at once, at less cost than one by one.
 type Gatherer interface {
-	// Gather returns the parts of session trees, by their roots, as Export of package store yields them. Each tree is as of
-	// one point in time. Gather leaves out the trees that do not exist or have expired, those of several sessions, those
-	// that Export would yield in pages, and what goes beyond about the given number of bytes.
+	// Gather returns the parts of session trees, by their roots, as Export of package store yields them. Each tree is
+	// as of one point in time. Gather leaves out trees that do not exist or have expired, that have several sessions,
+	// or that Export would yield in pages. It also leaves out the trees that exceed about the given number of bytes
+	// together.
 	Gather(ctx context.Context, roots []string, bytes int) (map[string][]*Part, error)
 }
 
@@ -41,7 +42,7 @@ const (
 	ExportStates = 10 // each may be a whole state
 )
 
-// Inside is what a store keeps of a session beyond what Store's methods return.
+// Inside is the data of a session that Store's methods do not return.
 type Inside struct {
 	// FirstState is the position of the oldest state change that is kept.
 	FirstState int64 `json:"first_state"`

@@ -54,8 +54,8 @@ func again(ctx context.Context, try int) error {
 	}
 }
 
-// Create creates a session; the error is ErrExists if it already exists. Of any number of concurrent creators exactly
-// one succeeds.
+// Create creates a session; the error is ErrExists if it already exists. Exactly one of several concurrent creators
+// succeeds.
 func Create(ctx context.Context, st Store, s *cairn.Session, initialState []byte) (*cairn.Session, error) {
 	return st.Commit(ctx, s.ID, &Commit{Guard: Guard{New: true}, Create: s, InitialState: initialState})
 }

@@ -30,7 +30,7 @@ import (
 // then on it does not exist for any method in any process, regardless of the clocks of the processes. Stores delete
 // expired records later, a few with each Put.
 //
-// Errors are *cairn.Error values: ErrInvalid and ErrTooLarge, which name the field, for what cannot be kept;
+// Errors are *cairn.Error values: ErrInvalid and ErrTooLarge, which name the field, for values that cannot be kept;
 // ErrUnavailable where storage fails, ErrClosed after Close. A write that fails with ErrUnavailable may have been
 // applied; one whose context is cancelled is applied in full or not at all.
 type Records interface {
@@ -102,7 +102,7 @@ func RecordsOf(ctx context.Context, records Records, user string) iter.Seq2[*Rec
 type Record struct {
 	Namespace string
 	Key       string
-	// Index is what RecordQuery.Index selects by. A query by index does not find a record with an empty one.
+	// Index is the key that RecordQuery.Index selects by. A query by index does not find a record with an empty one.
 	Index string
 	// Value is JSON, byte for byte as it was written.
 	Value json.RawMessage
@@ -123,7 +123,7 @@ func (r *Record) Expired(now time.Time) bool {
 	return !r.ExpiresAt.IsZero() && !now.Before(r.ExpiresAt)
 }
 
-// RecordWrite is what Records.Put writes. It replaces the whole record.
+// RecordWrite is a write of Records.Put. It replaces the whole record.
 type RecordWrite struct {
 	// Namespace and Key are identifiers of at most 200 bytes, without control characters and without surrounding white
 	// space.
@@ -190,7 +190,7 @@ func (w *RecordWrite) Validate() error {
 	return cairn.CheckJSON("value", w.Value)
 }
 
-// CheckRecordKey reports what is wrong with the name of a record. The error is ErrInvalid and names the field.
+// CheckRecordKey returns an error for an invalid name of a record. The error is ErrInvalid and names the field.
 func CheckRecordKey(namespace, key string) error {
 	if problem := ids.Check(namespace); problem != "" {
 		return cairn.Invalid("namespace", "%s", problem)
@@ -201,7 +201,7 @@ func CheckRecordKey(namespace, key string) error {
 	return nil
 }
 
-// CheckRecordDelete reports what is wrong with the arguments of Records.Delete.
+// CheckRecordDelete returns an error for invalid arguments of Records.Delete.
 func CheckRecordDelete(namespace, key string, seen int64) error {
 	if err := cmp.Or(CheckRecordKey(namespace, key), checkSeen(seen)); err != nil {
 		return err
@@ -312,7 +312,7 @@ func NamespacePage(names []string) Page[string] {
 	return Page[string]{Items: names[:MaxRecordPage], Next: names[MaxRecordPage-1]}
 }
 
-// CheckNamespaceCursor reports what is wrong with the cursor of Records.Namespaces. The error is ErrInvalid.
+// CheckNamespaceCursor returns an error for an invalid cursor of Records.Namespaces. The error is ErrInvalid.
 func CheckNamespaceCursor(cursor string) error {
 	if cursor != "" && ids.Check(cursor) != "" {
 		return cairn.Invalid("cursor", "%q does not belong to this list", cursor)

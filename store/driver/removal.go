@@ -46,7 +46,7 @@ func (e *GoneError) Error() string { return e.Err.Error() }
 // Unwrap returns the wrapped error, for errors.Is and errors.As.
 func (e *GoneError) Unwrap() error { return e.Err }
 
-// Gone returns the error for a session of a removed tree: ErrExpired or ErrDeleted, both of which match ErrNotFound.
+// Gone returns the error for a session of a removed tree: ErrExpired or ErrDeleted. Both match ErrNotFound.
 func Gone(id string, r Removed) error {
 	err := &cairn.Error{Code: cairn.ErrDeleted, Field: "session", Message: "session " + strconv.Quote(id) + " was deleted"}
 	if r.Reason == Expired {

@@ -34,7 +34,7 @@ func Words(text string) []string {
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) }
 
-// SearchWords returns the words by which a session is found, which are those of its title and its opening.
+// SearchWords returns the words by which a session is found: the words of its title and its opening.
 func SearchWords(s *cairn.Session) []string { return Words(s.Title + " " + s.Opening) }
 
 // found reports whether each of the words equals a word of the session or begins one.
@@ -52,8 +52,8 @@ func found(s *cairn.Session, words []string) bool {
 	return true
 }
 
-// OpeningOf returns the opening found in messages, the first of which has the index first in its session, and the index
-// of the message that it is taken from. The opening is empty if the messages contain no text of the user.
+// OpeningOf returns the opening found in messages, and the index of the message that it is taken from. first is the
+// index of messages[0] in its session. The opening is empty if the messages contain no text of the user.
 func OpeningOf(messages []cairn.Message, first int) (opening string, at int) {
 	for i := range messages {
 		m := &messages[i]

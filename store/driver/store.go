@@ -94,15 +94,15 @@ type TreeCounter interface {
 // A session is gone from the moment it expires. An operation on a tree whose [SweepAt] time has come checks whether the
 // tree has expired, and if so removes the tree before it answers. The check costs nothing while a lease is held, since
 // a running tree does not expire. For a removed session every method returns a *GoneError with ErrDeleted or
-// ErrExpired, both of which also match ErrNotFound. Its id cannot be used again until it is purged.
+// ErrExpired. Both also match ErrNotFound. Its id cannot be used again until it is purged.
 type Sweeper interface {
 	// Remove hides a root with all the sessions of its tree, in one write. Every method but Removed, Restore and Purge
 	// then reports them as gone, and no list has them or their pending calls, except for List with
-	// SessionQuery.Removed. What they own stays until it is purged, and so does their event log. The error is
-	// ErrInvalid for a session that is not a root. With Deleted, the error is a ConflictError with ErrAlreadyRunning
-	// and the row of the session at fault if the lease of any session of the tree has not lapsed. With Expired, the
-	// error is a ConflictError with ErrStale if the tree has not expired, by [cairn.Session.Expiry] and the store's
-	// clock; Stale then omits the tree until it may have expired, see [SweepAt].
+	// SessionQuery.Removed. Their data and their event log stay until they are purged. The error is ErrInvalid for a
+	// session that is not a root. With Deleted, the error is a ConflictError with ErrAlreadyRunning and the row of the
+	// session at fault if the lease of any session of the tree has not lapsed. With Expired, the error is a
+	// ConflictError with ErrStale if the tree has not expired, by [cairn.Session.Expiry] and the store's clock; Stale
+	// then omits the tree until it may have expired, see [SweepAt].
 	Remove(ctx context.Context, root string, why Removal) (*Removed, error)
 	// Restore restores a removed tree with everything it owns, in one write, and returns its root's row as changed by
 	// [Revive]. The error is ErrExists if the session exists, ErrInvalid if it is not a root, and ErrNotFound if it
@@ -116,20 +116,20 @@ type Sweeper interface {
 	// Removed pages through the trees that were removed at least age ago and are not purged, oldest removal first.
 	// q.Newest is ignored.
 	Removed(ctx context.Context, age time.Duration, q PageQuery) (Page[Removed], error)
-	// Purge permanently removes what is left of a removed tree, by its key, and returns how many checkpoints it
+	// Purge permanently removes the remaining rows of a removed tree, by its key, and returns how many checkpoints it
 	// removed. Once all of it is removed the ids can be used again. Purge need not be one write: after a failure the
 	// rest stays listed for the next purge, but can no longer be restored. The caller drops the event log first. The
-	// error is ErrNotFound if no removed tree has that key. What was purged may stay readable in the files of a
-	// [Scrubber] until its next Scrub.
+	// error is ErrNotFound if no removed tree has that key. Purged data may stay readable in the files of a [Scrubber]
+	// until its next Scrub.
 	Purge(ctx context.Context, key string) (checkpoints int, err error)
 }
 
 // Scrubber is a Store, or a Log of its own, whose files would show removed data to those who read their bytes. An
 // engine calls Scrub after it has erased sessions, and at the end of a sweep that purged some.
 type Scrubber interface {
-	// Scrub overwrites in the store's files what was deleted before the call. The error is ErrUnavailable if that has
-	// to wait, for example for a reader of an older state; its message says for what, and where the data still is.
-	// Call Scrub again later.
+	// Scrub overwrites, in the store's files, the data that was deleted before the call. The error is ErrUnavailable if
+	// that has to wait, for example for a reader of an older state; its message names the cause, and the place where
+	// the data still is. Call Scrub again later.
 	Scrub(ctx context.Context) error
 }
 
@@ -164,8 +164,8 @@ type BranchPoint struct {
 	State json.RawMessage
 	// Calls are rows that the branch begins with, as new calls of its own: decided calls, for their audit trails.
 	Calls []CallWrite
-	// Events and Outbox are those of [Commit], for the commit that creates the branch. The store sets the Version of
-	// each event and, to the number of the branch's messages, its MessageCount.
+	// Events and Outbox are the fields of [Commit], for the commit that creates the branch. The store sets the Version
+	// of each event and, to the number of the branch's messages, its MessageCount.
 	Events []cairn.Event
 	Outbox bool
 }

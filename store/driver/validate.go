@@ -17,7 +17,7 @@ import (
 // look at the session. It is for stores without further [Abilities].
 func (c *Commit) Validate() error { return c.ValidateFor(Abilities{}) }
 
-// Abilities are what a store can do with a commit that not every store can.
+// Abilities are the optional features of a store's commits.
 type Abilities struct {
 	// Dialect is that of the statements that an [Execer] executes; empty for none.
 	Dialect string

@@ -18,9 +18,9 @@ const dialect = "PostgreSQL"
 // is committed, however often processes die, and not at all if it is not. The tool must run on an engine whose store is
 // in this database, otherwise the error is ErrInvalid. Exec itself sends nothing to the database.
 //
-// A call that ends in an error executes none of its statements. If a statement fails, or those of a step together take
-// longer than [Options].ExecTimeout, the step is discarded and its run fails with ErrStatement, which names the tool;
-// Retry repeats the step. A statement that changes no row does not fail.
+// A call that ends in an error executes none of its statements. If a statement fails, or the statements of a step
+// together take longer than [Options].ExecTimeout, the step is discarded and its run fails with ErrStatement, which
+// names the tool; Retry repeats the step. A statement that changes no row does not fail.
 //
 // The statement is one INSERT, UPDATE, DELETE, MERGE, SELECT, WITH or CALL, with $1, $2, … for the arguments, of at
 // most [driver.MaxStatement] bytes including them. A call may record [driver.MaxStatements]. The statement runs under the

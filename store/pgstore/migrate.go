@@ -22,7 +22,7 @@ func Migrate(ctx context.Context, url string, opts *Options) error {
 }
 
 // Migrations reports which migrations are applied to the schema in the database at url, and changes nothing. A schema
-// that does not exist has none applied. The errors for a database that cannot be used are those of Open.
+// that does not exist has none applied. For a database that cannot be used, it returns the errors of Open.
 func Migrations(ctx context.Context, url string, opts *Options) ([]driver.Migration, error) {
 	s, err := connect(ctx, url, opts)
 	if err != nil {

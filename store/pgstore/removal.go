@@ -60,7 +60,7 @@ const (
 )
 
 // Remove implements driver.Sweeper. It writes one row for each session of the tree and for each of their calls,
-// regardless of what else they own.
+// regardless of their other data.
 func (s *Store) Remove(ctx context.Context, root string, why driver.Removal) (removed *driver.Removed, err error) {
 	if err := driver.CheckRemoval(why); err != nil {
 		return nil, err

@@ -77,14 +77,14 @@ type Delta struct {
 	// Statements are executed after everything else is written. A store that executes none has already refused the
 	// commit.
 	Statements []driver.Statement
-	// Events are appended to the log Row.Log() with everything else. They are the commit's own, which nobody changes: what a
-	// log stores is [Delta.Finished], or copies that [Delta.Finish] has completed. If Fence is set, the log's token for the
-	// session becomes that of the row, and lower ones are refused from then on. Unless Beside is set, the log's position is
-	// that of other rows, too: see [Delta.Places].
+	// Events are appended to the log Row.Log() with everything else. They are the commit's own and are not changed: a
+	// log stores [Delta.Finished], or copies that [Delta.Finish] has completed. If Fence is set, the row's token
+	// becomes the log's token for the session, and lower ones are refused from then on. Unless Beside is set, other
+	// rows get the log's position, too: see [Delta.Places].
 	Events []cairn.Event
 	Fence  bool
-	// Beside reports that the events are not those of the run that is under way, which continues: so the row stays where
-	// the run's open step begins on the log.
+	// Beside reports that the events do not belong to the run under way, which continues: the row keeps the place on
+	// the log where the run's open step begins.
 	Beside bool
 
 	undated  []cairn.Message  // Messages before dating, if some have no time
@@ -238,8 +238,8 @@ func (d *Delta) At(now time.Time) *cairn.Session {
 // are appended, see [Delta.Logged].
 func (d *Delta) Places() bool { return len(d.Events) > 0 && !d.Beside }
 
-// Finish gives a copy of one of Events what the commit decides: the row's version, if it states one, and the time of the
-// commit, if it has none. Before [Delta.At] that time is open.
+// Finish sets the fields of a copy of one of Events that the commit decides: the row's version, if the event states
+// one, and the time of the commit, if it has none. Before [Delta.At] that time is open.
 func (d *Delta) Finish(ev *cairn.Event) {
 	if ev.Version != 0 {
 		ev.Version = d.Row.Version

@@ -47,9 +47,9 @@ func Taken(session string, cause error) error {
 }
 
 // Branch returns the delta that creates the session to with a state and the first messages of another session, which
-// the store copies. to has Version 1, no runs and no checkpoints. Its Status is idle, unless it is given as completed. It keeps its Opening, and the other session's
-// Summary, if the message in question is among the copied ones.
-// The calls and events of at become those of the new session.
+// the store copies. to has Version 1, no runs and no checkpoints. Its Status is idle, unless it is given as completed.
+// It keeps its Opening, and the other session's Summary, if the message in question is among the copied ones. The calls
+// and events of at become the new session's.
 func Branch(to *cairn.Session, at *driver.BranchPoint, state json.RawMessage, messages int, summary cairn.SummaryPlace) *Delta {
 	row := RowOf(to, to.ID)
 	if to.Status == cairn.SessionCompleted {

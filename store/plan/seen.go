@@ -8,7 +8,7 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Seen is what a store knows of a session when it plans a commit, all of it from one point in time.
+// Seen is a store's data of a session when it plans a commit, all of it from one point in time.
 type Seen struct {
 	// ID is the session's.
 	ID string
@@ -38,13 +38,13 @@ type Seen struct {
 	asked Needs
 }
 
-// CallSeen is what a plan needs from the row of a pending call.
+// CallSeen is the part of a pending call's row that a plan needs.
 type CallSeen struct {
 	SessionID string
 	Version   int64
 }
 
-// Needs lists what a store must read for a commit in addition to the row. The zero value is nothing.
+// Needs lists the data that a store must read for a commit in addition to the row. The zero value needs nothing.
 type Needs struct {
 	// Happened asks whether the session has a run with the id RunID or a checkpoint of the step StepID; an empty id is
 	// ignored.
@@ -69,7 +69,7 @@ func (n *Needs) none() bool {
 	return !n.Happened && len(n.Runs) == 0 && n.Checkpoint == "" && !n.State && !n.Queue && len(n.Calls) == 0
 }
 
-// Work makes the delta of a commit. It calls read with what must be read, and read sets the answers in seen; it calls
+// Work makes the delta of a commit. It calls read with the data to read, and read sets the answers in seen; it calls
 // read again if an answer raises another question. No delta and no error mean that the commit was applied before.
 func Work(c *driver.Commit, seen *Seen, read func(Needs) error) (*Delta, error) {
 	for {

@@ -13,7 +13,7 @@ import (
 
 var scriptBranch = about("branch", "branch", reads)
 
-// Branch implements driver.Store. The new session gets what the other one had at one moment, and is created a moment
+// Branch implements driver.Store. The new session gets the other one's data of one moment, and is created a moment
 // later.
 func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, to *cairn.Session) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(to.ID); err != nil {

@@ -26,8 +26,8 @@ var (
 //   - redis://user:password@host:6379/0, or rediss:// with TLS, or unix:///path/to/socket?db=0.
 //   - For a cluster, any of its nodes. Further nodes, for when that one is away, follow as ?addr=host:port&addr=….
 //   - redis-sentinel://user:password@host:26379/0?master=NAME, or rediss-sentinel:// with TLS, for a primary that
-//     Sentinel watches. Further Sentinels follow as &addr=host:port. The user and password are those of Redis; those of
-//     the Sentinels are the parameters sentinel_username and sentinel_password.
+//     Sentinel watches. Further Sentinels follow as &addr=host:port. The user and password belong to Redis; for
+//     the Sentinels, set the parameters sentinel_username and sentinel_password.
 //
 // During a failover Open tries again for Options.RetryFor. It fails with ErrUnavailable if the user lacks a right that
 // the store needs; the error names it. The first Open with a prefix writes the layout's version under it. If the keys
@@ -46,7 +46,7 @@ func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// Migrations reports whether the keys under a prefix have a layout. It changes nothing. Its errors are those of Open.
+// Migrations reports whether the keys under a prefix have a layout. It changes nothing. It returns the errors of Open.
 func Migrations(ctx context.Context, url string, opts *Options) ([]driver.Migration, error) {
 	s, at, err := connect(ctx, url, opts)
 	if err != nil {

@@ -32,8 +32,8 @@ type Options struct {
 	// does not wait for a single address where nothing listens.
 	RetryFor time.Duration
 	// Logger receives warnings about the server: that it may evict sessions, and that the user may not publish, at most
-	// one a minute each. It also receives what the Redis client logs, such as lost connections. nil means no logging.
-	// The client has one logger per process: that of the last Store that was opened with one.
+	// one a minute each. It also receives the log lines of the Redis client, such as lost connections. nil means no
+	// logging. The client has one logger per process: the logger of the last Store that was opened with one.
 	Logger *slog.Logger
 }
 

@@ -30,8 +30,8 @@ var _ driver.RecordProvider = (*Store)(nil)
 // Records returns the store's records. Each call runs one script; only a page with many entries of expired records
 // takes several. On a cluster a namespace is in one slot, so that its lists are exact and a record changes together
 // with its index entries; its records share one node. The server removes an expired record by itself. Later writes and
-// lists remove its index entries, each write those of up to ten records. A write whose answer was lost is sent again
-// and recognized.
+// lists remove its index entries, each write the entries of up to ten records. A write whose answer was lost is sent
+// again and recognized.
 func (s *Store) Records() driver.Records { return (*records)(s) }
 
 // records is the store as driver.Records.

@@ -19,16 +19,16 @@ const dialect = "SQLite"
 // is committed, however often processes die, and not at all if it is not. The tool must run on an engine whose store is
 // in this file, else the error is ErrInvalid; nothing is sent to the database yet.
 //
-// A call that ends in an error executes none of its statements. If a statement fails, or those of a step together take
-// longer than [Options].ExecTimeout, the step is discarded and its run fails with ErrStatement, which names the tool;
-// Retry repeats the step. A statement that changes no row does not fail. Foreign keys are not enforced.
+// A call that ends in an error executes none of its statements. If a statement fails, or the statements of a step
+// together take longer than [Options].ExecTimeout, the step is discarded and its run fails with ErrStatement, which
+// names the tool; Retry repeats the step. A statement that changes no row does not fail. Foreign keys are not enforced.
 //
 // A file has one writer at a time: while a statement runs, every other session of the file waits for its commit.
 //
 // The statement is one INSERT, REPLACE, UPDATE, DELETE, SELECT or WITH, with ? or ?1, ?2, … for the arguments. With its
 // arguments it has at most [driver.MaxStatement] bytes; a call may record [driver.MaxStatements]. Arguments are nil,
-// booleans, integers, finite floats, strings, []byte, time.Time and what database/sql/driver converts to these. A time
-// is stored as text that SQLite's functions read, in UTC: 2030-05-01 08:30:00.25+00:00.
+// booleans, integers, finite floats, strings, []byte, time.Time and values that database/sql/driver converts to these.
+// A time is stored as text that SQLite's functions read, in UTC: 2030-05-01 08:30:00.25+00:00.
 func Exec(call *cairn.Call, sql string, args ...any) error {
 	if err := oneCommand(sql); err != nil {
 		return err

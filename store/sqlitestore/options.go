@@ -26,7 +26,7 @@ type Options struct {
 	Now func() time.Time
 	// MaxEvent is the maximum size of an encoded event in bytes; 0 means driver.DefaultMaxEvent.
 	MaxEvent int
-	// PollInterval is how often the file is checked for what other processes wrote, while a caller follows a log or
+	// PollInterval is how often the file is checked for writes of other processes, while a caller follows a log or
 	// watches stop requests; 0 means 20 ms. While a log is followed and another process writes, it is checked ten times
 	// as often.
 	PollInterval time.Duration

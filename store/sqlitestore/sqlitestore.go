@@ -153,8 +153,8 @@ func (s *Store) EventLog() driver.Log { return s.log }
 // Self implements driver.Store.
 func (s *Store) Self() driver.Store { return s }
 
-// Close waits for the calls under way, ends followers with ErrClosed, and moves what is in the write-ahead log to the
-// file. Later calls fail with ErrClosed.
+// Close waits for the calls under way, ends followers with ErrClosed, and moves the contents of the write-ahead log to
+// the file. Later calls fail with ErrClosed.
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.poller.close()

@@ -15,8 +15,8 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Bench measures what a session does most on the stores that open returns. Step is the commit of a step with two
-// messages and a checkpoint; its cost must not depend on the session's history and unchanged state.
+// Bench measures the most frequent operations of a session on the stores that open returns. Step is the commit of a
+// step with two messages and a checkpoint; its cost must not depend on the session's history and unchanged state.
 func Bench(b *testing.B, open OpenStore) {
 	b.Run("Step", func(b *testing.B) { benchStep(b, open, 0, 0) })
 	for _, messages := range []int{10, 10_000} {

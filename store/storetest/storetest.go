@@ -23,7 +23,7 @@ type OpenStore func(tb testing.TB) driver.Store
 // OpenLog opens a fresh, empty event log that shares nothing with any other, and registers its cleanup with tb.
 type OpenLog func(tb testing.TB) driver.Log
 
-// Options declares what a store can do beyond the contract. nil declares nothing.
+// Options declares a store's abilities beyond the contract. nil declares none.
 type Options struct {
 	// Reopen closes a store and opens it again on the same data. Declare it if the data outlives Close.
 	Reopen func(tb testing.TB, st driver.Store) driver.Store
@@ -45,7 +45,7 @@ type Options struct {
 	records      bool // the store is a RecordProvider
 }
 
-// LogOptions declares what an event log can do beyond the contract. nil declares nothing.
+// LogOptions declares an event log's abilities beyond the contract. nil declares none.
 type LogOptions struct {
 	// Reopen closes a log and opens it again on the same data. Declare it if the data outlives the process.
 	Reopen func(tb testing.TB, log driver.Log) driver.Log
