@@ -86,8 +86,8 @@ type Effect struct {
 	Out any
 }
 
-// Scheduler is what the loop needs of a host. Only one goroutine uses it at a time, except for the branches of All. The
-// loop can be replayed: given the same answers, it asks for the same things in the same order.
+// Scheduler carries out the loop's effects on a host. Only one goroutine uses it at a time, except for the branches of
+// All. The loop can be replayed: given the same answers, it asks for the same things in the same order.
 type Scheduler interface {
 	// Do carries out one effect.
 	Do(Effect) error

@@ -26,10 +26,9 @@ type AgentTool struct {
 	Agent string
 	// Name is the tool's name. Default: the agent's name.
 	Name string
-	// Description says what the agent is for. Required, since it is all that a client's model knows about the
-	// agent.
+	// Description states the agent's purpose. Required, since a client's model gets no other information about the agent.
 	Description string
-	// Message is what a call says that gives no message, for an agent that needs none. Default: each call must give one.
+	// Message is the message of calls that give none, for an agent that needs none. Default: each call must give one.
 	Message string
 }
 

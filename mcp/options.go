@@ -21,7 +21,7 @@ type Options struct {
 	// Default: all.
 	Allow []string
 	// Approve lists the tools whose calls a person must approve, by the server's names for them, as patterns of
-	// [path.Match]; "*" is every tool. What the server says about a tool, such as that it only reads, is ignored.
+	// [path.Match]; "*" is every tool. The server's own hints about a tool, such as that it only reads, are ignored.
 	// Default: none.
 	Approve []string
 	// Deferred makes the server's tools deferred where the agent's list of tools would be too large: the model then
@@ -65,8 +65,8 @@ type Options struct {
 	Header http.Header
 	// HTTPClient makes the HTTP requests. It should have no timeout. Default: http.DefaultClient.
 	HTTPClient *http.Client
-	// Auth authorises HTTP requests: [ClientCredentials], or a [Connector] for what each user may do. Default: only
-	// what Header contains.
+	// Auth authorises HTTP requests: [ClientCredentials], or a [Connector] for access in the name of each user.
+	// Default: only Header.
 	Auth Auth
 
 	// Logger gets failures of the server. Default: nothing is logged.

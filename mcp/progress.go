@@ -24,7 +24,7 @@ type Progress struct {
 	// Done is the progress so far, which grows, and Total its value at the end, 0 if that is unknown.
 	Done  float64 `json:"done"`
 	Total float64 `json:"total,omitempty"`
-	// Message says what the server is doing.
+	// Message describes the server's current work.
 	Message string `json:"message,omitempty"`
 }
 

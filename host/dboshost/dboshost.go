@@ -54,8 +54,8 @@ type Options struct {
 	Schema string
 	// Queue is the queue of turns that do not start in the process that began them; "" means "cairn".
 	Queue string
-	// Concurrency limits the turns that this process drives at once, excluding those of sub-agents; further turns wait
-	// in the queue for any process that serves it. 0 means no limit: a serving process then drives the turns that it
+	// Concurrency limits the turns that this process drives at once, excluding sub-agents' turns; further turns wait in
+	// the queue for any process that serves it. 0 means no limit: a serving process then drives the turns that it
 	// begins without the queue. All processes of a queue should have the same limit; the last one to start sets it.
 	Concurrency int
 	// PollInterval is how often a serving process polls the queue, and how often a caller polls a workflow that another
@@ -172,10 +172,10 @@ func (h *Host) Serve(eng *engine.Engine) error {
 	return nil
 }
 
-// Close leaves the workflows of this process where they stand and closes the connection to the database. Call it after
-// the engine's Close; effects that are still running are cancelled. A process of the same executor resumes the
-// workflows, or a worker takes their runs over. When ctx ends first, Close returns its error, and what has not stopped
-// yet is closed as soon as it has.
+// Close leaves the workflows of this process unfinished and closes the connection to the database. Call it after the
+// engine's Close; effects that are still running are cancelled. A process of the same executor resumes the workflows,
+// or a worker takes their runs over. When ctx ends first, Close returns its error, and closes the rest as soon as it
+// has stopped.
 func (h *Host) Close(ctx context.Context) error {
 	// Shutdown gets no time limit of its own: one that times out waits for workflows that it is still starting.
 	closed := make(chan error, 1)

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// Set selects scenarios by name. The value says what the scenario shows of a pair of host and store that it cannot
-// show in memory. What a scenario shows of the loop it shows in memory, so a set leaves that out.
+// Set selects scenarios by name. The value names the behaviour of a pair of host and store that the scenario shows and
+// that memory cannot show. Behaviour of the loop itself is shown in memory, so a set leaves it out.
 type Set map[string]string
 
 // Every selects all scenarios. A scenario that none of the sets below selects is played in memory and under Every.
 var Every Set
 
-// OnStore covers what a store may do differently from memory, with runs in goroutines.
+// OnStore covers the behaviour in which a store may differ from memory, with runs in goroutines.
 var OnStore = Set{
 	"approval":                "a suspended step, its call and its answer are rows, written and read by two processes",
 	"double-answer":           "of two answers the row keeps one",
@@ -69,8 +69,7 @@ var OnStore = Set{
 	"race-of-verbs":           "all verbs at the same moment: what the store's transactions exclude",
 }
 
-// OnHost covers what a host may do differently from goroutines: what it replays, hands over, cancels and takes
-// over.
+// OnHost covers the behaviour in which a host may differ from goroutines: replay, handover, cancellation and takeover.
 var OnHost = Set{
 	"serial-approval":           "calls run one after the other, and the ones behind a pending call in the next turn",
 	"serial-crash-per-tool":     "a process of the host dies behind calls that ran in order",

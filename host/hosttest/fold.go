@@ -25,7 +25,7 @@ func fold(session string, messages []cairn.Message, events []cairn.Event, voids 
 	return r.lines
 }
 
-// Lines returns what a reader of the log can know of messages, one line per message.
+// Lines returns the parts of messages that a reader of the log can see, one line per message.
 func Lines(messages []cairn.Message) []string {
 	list := make([]string, len(messages))
 	for i := range messages {

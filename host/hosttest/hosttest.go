@@ -48,8 +48,8 @@ type Host struct {
 	// kill a process, before and after each; 0 means every operation. Set it for hosts with many operations per
 	// turn.
 	Crashes int
-	// Golden is a directory to write the golden files to, instead of comparing with those of the package; empty
-	// means compare. Use it to change what every host must do.
+	// Golden is a directory to write the golden files to, instead of comparing with the package's; empty means compare.
+	// Use it to change what every host must do.
 	Golden string
 }
 

@@ -12,8 +12,8 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Unsound lists the inconsistencies of a session's tree that no process drives. Whatever happened to the tree, its
-// transcripts, runs, pending calls and log must be consistent.
+// Unsound lists the inconsistencies of a session's tree that no process drives. The transcripts, runs, pending calls
+// and log of any tree must be consistent.
 func Unsound(ctx context.Context, st driver.Store, log driver.Log, session string) ([]string, error) {
 	t, err := treeOf(ctx, st, log, session)
 	if err != nil {

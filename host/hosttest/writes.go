@@ -14,8 +14,8 @@ import (
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
-// RunWrites counts what a turn costs on a store with a log of its own: one commit for its beginning and one for each
-// step, which take the events along, one append for the first text of a step, and no reads.
+// RunWrites checks the number of writes of a turn on a store with a log of its own: one commit for its beginning and
+// one for each step, which take the events along, one append for the first text of a step, and no reads.
 func RunWrites(t *testing.T, place Store) {
 	moment := scripted.Pause(5 * time.Millisecond) // shorter than events are held back
 	for name, steps := range map[string][]scripted.Step{

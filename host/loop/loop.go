@@ -13,7 +13,7 @@ import (
 // Drive drives a run from its last committed step until the run ends or is suspended, and returns the run's status. It
 // only orders effects, so it may be replayed. If another process has taken the run over, which an effect reports with
 // ErrFenced, it returns an empty status and no error: there is nothing left to do. Any other error is the scheduler's;
-// what was committed stands.
+// earlier commits stay.
 func Drive(s host.Scheduler, b host.Run) (cairn.RunStatus, error) {
 	end, err := turn.Loop(s, b)
 	if errors.Is(err, cairn.ErrFenced) {

@@ -21,7 +21,7 @@ func Model(name string, o *Options) *MessagesModel { return &MessagesModel{newEn
 // Info names the model. The provider is "anthropic", for compatible servers too.
 func (m *MessagesModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
 
-// Validate reports what is wrong with the model's name or options, such as a missing key. The error is not
+// Validate returns an error for an invalid name or option of the model, such as a missing key. The error is not
 // retryable and names the field. Validate makes no request.
 func (m *MessagesModel) Validate() error { return m.endpoint.Validate() }
 

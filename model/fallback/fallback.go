@@ -92,7 +92,7 @@ func (m *Model) Info() cairn.ModelInfo {
 	return m.models[0].Info()
 }
 
-// Validate implements [cairn.Validator]. It reports a chain without models, and what is wrong with any of them.
+// Validate implements [cairn.Validator]. It returns an error for a chain without models, and the errors of its models.
 func (m *Model) Validate() error {
 	if len(m.models) == 0 {
 		return cairn.Invalid("model", "fallback has no models")

@@ -27,7 +27,7 @@ func Model(name string, o *Options) *ContentModel { return &ContentModel{newEndp
 // Info names the model. The provider is "gemini".
 func (m *ContentModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
 
-// Validate reports what is wrong with the model's name or options, such as a missing key. The error is not
+// Validate returns an error for an invalid name or option of the model, such as a missing key. The error is not
 // retryable and names the field. Validate makes no request.
 func (m *ContentModel) Validate() error { return m.endpoint.Validate() }
 

@@ -15,16 +15,16 @@ import (
 
 // Options are the limits of a model. At least one of the rates is required.
 type Options struct {
-	// RequestsPerMinute and TokensPerMinute are the rates; 0 means unlimited. Tokens are those of input and output.
-	// Before a call they are estimated: one token per four bytes of the request, and Settings.MaxOutputTokens for
-	// the reply. The call's usage corrects the estimate. Ten seconds' worth may be used at once.
+	// RequestsPerMinute and TokensPerMinute are the rates; 0 means unlimited. Tokens are input and output tokens.
+	// Before a call they are estimated: one token per four bytes of the request, and Settings.MaxOutputTokens for the
+	// reply. The call's usage corrects the estimate. Ten seconds' worth may be used at once.
 	RequestsPerMinute int
 	TokensPerMinute   int64
 	// MaxWait is the longest that a call waits for its turn; 0 means until its context ends. A call that would wait
 	// longer fails with ErrRateLimited: at once, with the wait in RetryAfter, or after MaxWait if other calls are
 	// still ahead of it.
 	MaxWait time.Duration
-	// Records are those of the store whose processes share the rates; nil counts in this process only. While the
+	// Records are the records of the store whose processes share the rates; nil counts in this process only. While the
 	// store is unavailable each process counts for itself.
 	Records store.Records
 	// Key names the rates in the store; empty means the id of the model. Models with the same key share their

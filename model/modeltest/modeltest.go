@@ -35,7 +35,7 @@ const (
 	Failures Ability = "failures" // a reply can be made to fail: Options.Fail
 )
 
-// Options describes what a model can do and how to make it do that. Its functions return requests, which differ from
+// Options describes a model's abilities and how to make it show them. Its functions return requests, which differ from
 // others only in their content: checks run in parallel. They return a new value each time.
 type Options struct {
 	// Text returns a request that the model answers with a text that contains words. nil means a user's message that
@@ -50,7 +50,7 @@ type Options struct {
 	// Fail returns a request that fails with an error of a code of CategoryModel; nil if the model has no such
 	// failure. Required, unless Failures is left out.
 	Fail func(code cairn.Code) *cairn.Request
-	// Without names what the model cannot do.
+	// Without lists the abilities that the model lacks.
 	Without []Ability
 	// Patience is how long a reply may take to end, also once its context is done; 0 means 10 seconds.
 	Patience time.Duration

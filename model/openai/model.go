@@ -24,7 +24,7 @@ func Model(name string, o *Options) *ResponsesModel { return &ResponsesModel{new
 // Info names the model. The provider is "openai".
 func (m *ResponsesModel) Info() cairn.ModelInfo { return m.endpoint.Info() }
 
-// Validate reports what is wrong with the model's name or options, such as a missing key. The error is not
+// Validate returns an error for an invalid name or option of the model, such as a missing key. The error is not
 // retryable and names the field. Validate makes no request.
 func (m *ResponsesModel) Validate() error { return m.endpoint.Validate() }
 

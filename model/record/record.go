@@ -179,7 +179,7 @@ type Player struct {
 	last    map[string]entry
 }
 
-// Open returns a model that plays what a [Recorder] wrote to a file.
+// Open returns a model that plays the calls that a [Recorder] wrote to a file.
 func Open(path string) (*Player, error) {
 	file, err := os.Open(path)
 	if err != nil {
