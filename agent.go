@@ -47,10 +47,10 @@ type Agent struct {
 	Tools []Tool
 	// Toolsets provide further tools, for example from MCP servers. Each is asked for its tools when a turn begins.
 	Toolsets []Toolset
-	// DeferAbove is the total size of the agent's tool definitions, toolsets included, above which requests leave
-	// out the [Deferred] ones. It is in tokens; three bytes of name, description and schema count as one token. 0
-	// means DefaultDeferAbove; a negative number lists all tools. Once the model of a session has found deferred
-	// tools, that session keeps them off the list whatever the size.
+	// DeferAbove is the total size of the agent's tool definitions, toolsets included, above which requests leave out
+	// the [Deferred] ones. It is in tokens; three bytes of name, description and schema count as one token. 0 means
+	// DefaultDeferAbove; a negative number lists all tools. Once the model of a session has found deferred tools, that
+	// session keeps them off the list regardless of the size.
 	DeferAbove int
 	// ShowToolErrors publishes the text of every tool error on the event log, which the end user of the
 	// conversation may read. By default, the log only says that the tool failed, unless the tool, or the hook that

@@ -70,9 +70,9 @@ func (c *Call) Ask(ctx context.Context, prompt string, payload, answer any, opts
 	return nil
 }
 
-// Connect asks the user to connect an account at an address, which they open in a browser; prompt states the
-// purpose. It is a question like that of [Call.Ask], but its pending call has [CallConnect], and its payload has
-// the member "url". The value of the answer is ignored: it only confirms that the user has visited the address.
+// Connect asks the user to connect an account at an address, which they open in a browser; prompt states the purpose.
+// It is a question like [Call.Ask]'s, but its pending call has [CallConnect], and its payload has the member "url". The
+// value of the answer is ignored: it only confirms that the user has visited the address.
 func (c *Call) Connect(ctx context.Context, prompt, address string, opts ...ToolOption) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

@@ -37,8 +37,7 @@ type CallRef struct {
 	Tool string `json:"tool"`
 	// ApprovalID binds the response to this approval request; empty for other kinds.
 	ApprovalID string `json:"approval_id,omitempty"`
-	// ToolCallID is the tool call that asks the question. It is empty for other kinds, whose ID is that of the tool
-	// call.
+	// ToolCallID is the tool call that asks the question. It is empty for other kinds, whose ID is the tool call's.
 	ToolCallID string `json:"tool_call_id,omitempty"`
 	// Input is the arguments of the tool call.
 	Input json.RawMessage `json:"input,omitempty"`

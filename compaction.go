@@ -17,7 +17,7 @@ import (
 // A summary is a hidden message with a [Summary], committed with the step that it was made for. The tokens that it
 // used are part of the usage of that step. The hooks of a model call are not called for it.
 type Compaction struct {
-	// Off disables compaction, whatever the size of the history.
+	// Off disables compaction, regardless of the size of the history.
 	Off bool
 	// Window is the size, in tokens, of the window of the agent's model. 0 means the size in the engine's table of
 	// models. If the table does not have the model, the history is summarized only after the provider has refused a
@@ -69,10 +69,10 @@ type TokenCounter interface {
 // Compactor is implemented by models whose provider compacts a conversation itself, into a form that only the same
 // model can read. See [Compaction.ByProvider].
 type Compactor interface {
-	// Compact returns what replaces the messages of a request for this model. Later requests hand it back in the
-	// Provider field of the first part of a message with a [Summary]; the part's Model is then the model's id. Only
-	// the messages, system prompt and session of req are set. The error is errors.ErrUnsupported if the provider
-	// cannot compact.
+	// Compact returns the parts that replace the messages of a request for this model. Later requests hand it back in
+	// the Provider field of the first part of a message with a [Summary]; the part's Model is then the model's id. Only
+	// the messages, system prompt and session of req are set. The error is errors.ErrUnsupported if the provider cannot
+	// compact.
 	Compact(ctx context.Context, req *Request) (Compacted, error)
 }
 

@@ -37,8 +37,8 @@ const (
 //	 "answer": the result of its last run, "error": why that failed, "waits_for": how many answers it waits for}
 const (
 	// CompanionSpawn starts a companion, or continues the one of that name with another message. Its arguments are
-	// "agent", the name of a Companion's agent, "message", and "name", which is optional: by default the companion
-	// gets an unused name, such as critic-1. The result is that of CompanionSend. Exceeding [Companion].Max is an
+	// "agent", the name of a Companion's agent, "message", and "name", which is optional: by default the companion gets
+	// an unused name, such as critic-1. It returns the same result as CompanionSend. Exceeding [Companion].Max is an
 	// error that the model reads, and so is a name that a companion of another agent has.
 	CompanionSpawn = "companion__spawnAgent"
 	// CompanionSend sends a companion another message, which begins its next turn; its current turn is interrupted.
@@ -53,7 +53,7 @@ const (
 	// CompanionTerminate stops a companion for good: the next one that is spawned under its name remembers nothing.
 	// Its argument is "name". The result is the companion's last status, with "status" set to "terminated".
 	CompanionTerminate = "companion__terminateChild"
-	// CompanionWait waits until a companion's turn has ended. Its argument is "name"; its result is that of
+	// CompanionWait waits until a companion's turn has ended. Its argument is "name"; it returns the same result as
 	// CompanionSend. Only agents with a Blocking companion have it.
 	CompanionWait = "companion__waitForResult"
 )

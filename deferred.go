@@ -37,11 +37,11 @@ const DefaultDeferAbove = 10_000
 // MaxKeywords is the maximum number of keywords of a deferred tool.
 const MaxKeywords = 32
 
-// Deferred leaves the tool out of the model's requests while the definitions of the agent's tools, toolsets
-// included, are larger than [Agent.DeferAbove]. The model is then given [FindTools] and [CallTool] in place of all
-// deferred tools: it searches, reads the definitions in the answer, and calls a tool that it found. The list of
-// tools that a provider has cached stays the same, whatever is found. keywords are additional words that the tool
-// is found by.
+// Deferred leaves the tool out of the model's requests while the definitions of the agent's tools, toolsets included,
+// are larger than [Agent.DeferAbove]. The model is then given [FindTools] and [CallTool] in place of all deferred
+// tools: it searches, reads the definitions in the answer, and calls a tool that it found. The list of tools that a
+// provider has cached stays the same, regardless of the tools that are found. keywords are additional words that the
+// tool is found by.
 func Deferred(keywords ...string) ToolOption {
 	return func(t *Tool) { t.def.Deferred, t.def.Keywords = true, slices.Clone(keywords) }
 }

@@ -220,7 +220,7 @@ func Invalid(field, format string, args ...any) *Error {
 }
 
 // ContextError returns the error of a call whose context is done: ErrTimeout for a deadline, otherwise ErrAborted. It
-// wraps ctx.Err(); what names the call in its message. It returns nil as long as ctx is not done.
+// wraps ctx.Err(), and its message names the call by the text what. It returns nil as long as ctx is not done.
 func ContextError(ctx context.Context, what string) error {
 	switch err := ctx.Err(); {
 	case err == nil:
@@ -250,9 +250,9 @@ func (e *Error) Is(target error) bool {
 // Retryable reports whether the call may succeed when it is repeated: its code says so, and the provider did not object.
 func (e *Error) Retryable() bool { return e.Code.Retryable() && !e.NoRetry }
 
-// Public returns the error as the end user of a conversation may read it: its code, RetryAfter, and a message
-// derived from the code alone. The text of a provider, a database or a hook may name things that are not meant for
-// the user. The message of ErrLost, which describes what happened to the agent, is kept. Public of nil is nil.
+// Public returns the error as the end user of a conversation may read it: its code, RetryAfter, and a message derived
+// from the code alone. The text of a provider, a database or a hook may name things that are not meant for the user.
+// The message of ErrLost, which describes the loss of the agent, is kept. Public of nil is nil.
 func (e *Error) Public() *Error {
 	if e == nil {
 		return nil

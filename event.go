@@ -252,7 +252,7 @@ func (e *Event) Cursor() Cursor { return Cursor{Incarnation: e.Incarnation, Sequ
 // the session. The zero value is the beginning. A cursor without an incarnation is a position in the log of the
 // session that currently has the id. Its text form is INCARNATION.SEQUENCE, or the sequence alone.
 type Cursor struct {
-	// Incarnation is that of the session, see [Session].Incarnation; empty for the current one.
+	// Incarnation is the session's, see [Session].Incarnation; empty for the current one.
 	Incarnation string
 	// Sequence is the sequence of the last event that was read; 0 for the beginning.
 	Sequence int64

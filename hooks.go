@@ -41,13 +41,13 @@ type Hooks struct {
 	StepContext func(ctx context.Context, step *Step) ([]string, error)
 	// BeforeModel may change the request; an error fails the run.
 	BeforeModel func(ctx context.Context, step *Step, req *Request) error
-	// AroundModel wraps each attempt at the model call, retries included. next calls the model, or the next inner
-	// hook. The hook returns the reply as a stream of chunks: that of next, or one of its own. It may pass next a
-	// context derived from its own, for tracing, or not call next at all, for caching. The first hook in the order
-	// of composition is the outermost. The request must not be modified; that is for BeforeModel. The hook and its
-	// stream are part of the model call: an error, a panic or silence counts as one of the model, and a retryable
-	// error causes another attempt. Chunks come in the order of [Model.Stream] and end with ChunkFinish. The handle
-	// is valid until the stream has ended.
+	// AroundModel wraps each attempt at the model call, retries included. next calls the model, or the next inner hook.
+	// The hook returns the reply as a stream of chunks: next's stream or its own. It may pass next a context derived
+	// from its own, for tracing, or not call next at all, for caching. The first hook in the order of composition is
+	// the outermost. The request must not be modified; that is for BeforeModel. The hook and its stream are part of the
+	// model call: an error, a panic or silence counts as one of the model, and a retryable error causes another
+	// attempt. Chunks come in the order of [Model.Stream] and end with ChunkFinish. The handle is valid until the
+	// stream has ended.
 	AroundModel func(ctx context.Context, step *Step, req *Request, next func(context.Context) iter.Seq2[Chunk, error]) iter.Seq2[Chunk, error]
 	// AfterModel is called with the complete reply.
 	AfterModel func(ctx context.Context, step *Step, reply *Message, usage Usage)

@@ -192,7 +192,7 @@ type ToolUse struct {
 	// malformed text is kept as a JSON string. Arguments that a session cannot keep, see [CheckJSON], are replaced
 	// by a JSON string with the reason and the beginning of them.
 	Input json.RawMessage `json:"input"`
-	// Awaits makes the call wait for an external answer, whatever tools the agent has: it was requested by an agent
+	// Awaits makes the call wait for an external answer, regardless of the agent's tools: it was requested by an agent
 	// on another server, which acts as the model. nil for every other call.
 	Awaits *Awaits `json:"awaits,omitempty"`
 	// Deferred reports whether the model called the tool by [CallTool], which is also how later requests show the
@@ -349,7 +349,7 @@ func (m *Message) ToolUses() []*ToolUse {
 }
 
 // Public returns the message as the end user of a conversation may read it. Private errors of tools are replaced by
-// "the tool failed". Data that a model's provider needs back, and what toolsets have pinned, are omitted. A
+// "the tool failed". Data that a model's provider needs back and the pinned offers of toolsets are omitted. A
 // PartProvider is reduced to its sources, or omitted if it has none.
 func (m *Message) Public() Message {
 	out := *m

@@ -30,10 +30,10 @@ type Validator interface {
 	Validate() error
 }
 
-// Stopper is implemented by models whose replies come from work that continues after the call has ended, such as
-// that of an agent on another server. An engine makes sure that this work is stopped together with the turn that it
-// belongs to: see docs/REMOTE.md. A model that wraps another one must have a method Unwrap() Model, or Unwrap()
-// []Model for several, so that the Stopper is found.
+// Stopper is implemented by models whose replies come from work that continues after the call has ended, such as the
+// work of an agent on another server. An engine makes sure that this work is stopped together with the turn that it
+// belongs to: see docs/REMOTE.md. A model that wraps another one must have a method Unwrap() Model, or Unwrap() []Model
+// for several, so that the Stopper is found.
 type Stopper interface {
 	// StopTurn stops the external work for a turn of a session. The turn is identified by its runs, including the
 	// one that began it; work for other turns is not touched. It is called after a run of the turn was stopped or

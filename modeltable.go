@@ -24,7 +24,7 @@ type ModelEntry struct {
 	// says which other forms of a name find the entry.
 	Provider string `json:"provider"`
 	Name     string `json:"name"`
-	// Window is the maximum number of tokens of a request; 0 if it is not known. MaxOutput is that of a reply.
+	// Window is the maximum number of tokens of a request; 0 if it is not known. MaxOutput is the maximum of a reply.
 	Window    int `json:"window,omitempty"`
 	MaxOutput int `json:"max_output,omitempty"`
 	Price
@@ -45,11 +45,12 @@ type ModelEntry struct {
 
 // Price is the price of tokens. Reasoning costs as much as Output.
 type Price struct {
-	// Input is the price of tokens that a model reads and no cache has; Output is that of tokens that it writes.
+	// Input is the price of tokens that a model reads and no cache has; Output is the price of tokens that it writes.
 	Input  Dollars `json:"input"`
 	Output Dollars `json:"output"`
-	// CacheRead is the price of input that the provider has cached, CacheWrite that of input that it writes into
-	// its cache; 0 means Input. CacheWriteHour is that of input that the cache keeps for an hour; 0 means CacheWrite.
+	// CacheRead is the price of input that the provider has cached. CacheWrite is the price of input that it writes
+	// into its cache. 0 means Input. CacheWriteHour is the price of input that the cache keeps for an hour; 0 means
+	// CacheWrite.
 	CacheRead      Dollars `json:"cache_read,omitempty"`
 	CacheWrite     Dollars `json:"cache_write,omitempty"`
 	CacheWriteHour Dollars `json:"cache_write_hour,omitempty"`
@@ -65,7 +66,7 @@ type LongPrice struct {
 // Fees are the prices of tools that a provider runs for a model, in addition to the tokens: dollars for a thousand
 // uses, 0 if the price is not known.
 type Fees struct {
-	// WebSearch is the price of [Usage].WebSearches, FileSearch that of FileSearches.
+	// WebSearch is the price of [Usage].WebSearches, FileSearch the price of FileSearches.
 	WebSearch  Dollars `json:"web_search,omitempty"`
 	FileSearch Dollars `json:"file_search,omitempty"`
 	// Note is further information about the prices, such as an allowance, which a cost does not take into account.

@@ -84,7 +84,7 @@ const (
 	DecisionTimeout  DecisionKind = "timeout"  // no answer came before the deadline
 	DecisionLate     DecisionKind = "late"     // an answer came after the deadline
 	DecisionClaimed  DecisionKind = "claimed"  // a reviewer reserved the call
-	DecisionReleased DecisionKind = "released" // a reviewer gave up a claim, or ended that of the reviewer in Notes
+	DecisionReleased DecisionKind = "released" // a reviewer released a claim, or the claim of the reviewer in Notes
 	DecisionDropped  DecisionKind = "dropped"  // the call was closed without an answer
 )
 
@@ -160,7 +160,7 @@ type Submission struct {
 	Error  string          `json:"error,omitempty"`
 	// Value is the answer to a question; Error is why the question gets no answer.
 	Value json.RawMessage `json:"value,omitempty"`
-	// ApprovalID is that of the approval request.
+	// ApprovalID is the id of the approval request.
 	ApprovalID string `json:"approval_id,omitempty"`
 	// Approved is the decision on an approval, and Reason the reason for it; the model reads the reason of a
 	// denial.

@@ -76,7 +76,7 @@ type Run struct {
 	// PreviousRunID is the run that this one resumes or retries.
 	PreviousRunID string `json:"previous_run_id,omitempty"`
 	// Background is set on a run of a companion that its parent left to work by itself, see [NonBlocking]. It stays so
-	// when the run is resumed, whatever the companion's mode is by then.
+	// when the run is resumed, even if the companion's mode has changed by then.
 	Background bool `json:"background,omitempty"`
 	// RolledBack are the names of the tools that the runs had called which were undone so that this one could begin,
 	// see engine.BusyRollback. Their effects outside of the session remain. A call that was not executed does not
@@ -88,10 +88,10 @@ type Run struct {
 	StartSequence int64 `json:"start_sequence"`
 	// FirstMessage is the number of messages in the session when the run began.
 	FirstMessage int `json:"first_message"`
-	// Usage is the run's own; engine.Run.TreeUsage has that of the agents below it.
+	// Usage is the run's own; engine.Run.TreeUsage adds the usage of the agents below it.
 	Usage Usage `json:"usage"`
-	// Text is the text of the last reply or, if the run failed in a model call, what that call had shown; the transcript
-	// does not have that. Output is the typed output as JSON, if there is one.
+	// Text is the text of the last reply. If the run failed in a model call, it is the text that this call had shown,
+	// which the transcript does not have. Output is the typed output as JSON, if there is one.
 	Text   string          `json:"text,omitempty"`
 	Output json.RawMessage `json:"output,omitempty"`
 	// Error is why the run failed. [Run.Public] reduces it to its code.
@@ -146,7 +146,7 @@ type Result struct {
 	RolledBack []string `json:"rolled_back,omitempty"`
 	// Steps is the number of steps that the run committed.
 	Steps int `json:"steps"`
-	// Usage is the run's own; engine.Run.TreeUsage has that of the agents below it.
+	// Usage is the run's own; engine.Run.TreeUsage adds the usage of the agents below it.
 	Usage Usage `json:"usage"`
 }
 

@@ -123,7 +123,7 @@ type Session struct {
 	Lease Lease `json:"lease,omitzero"`
 	// State is the position of the session's state. Engine.State reads the state itself.
 	State StatePosition `json:"state"`
-	// Usage is the total of all runs, RunUsage that of the current one.
+	// Usage is the total of all runs, RunUsage the current run's.
 	Usage    Usage `json:"usage"`
 	RunUsage Usage `json:"run_usage"`
 
@@ -201,7 +201,7 @@ func (l Lease) Host() string {
 type StatePosition struct {
 	// Position counts the changes of state so far.
 	Position int64 `json:"position"`
-	// KeyframeBytes is the size of the last keyframe; ChangeBytes is that of the changes since then.
+	// KeyframeBytes is the size of the last keyframe; ChangeBytes is the size of the changes since then.
 	KeyframeBytes int64 `json:"keyframe_bytes"`
 	ChangeBytes   int64 `json:"change_bytes"`
 }

@@ -202,8 +202,8 @@ type Call struct {
 	Input json.RawMessage
 }
 
-// IdempotencyKey returns a key that is the same for every attempt of this call, in any process, and differs from
-// that of every other call. Pass it to services that deduplicate.
+// IdempotencyKey returns a key that is the same for every attempt of this call, in any process, and differs from every
+// other call's key. Pass it to services that deduplicate.
 func (c *Call) IdempotencyKey() string { return ids.Derive("call", c.SessionID, c.ID) }
 
 // Attach adds files, such as images, to the call's result. The model gets them in the result, or in a hidden message

@@ -33,9 +33,9 @@ func SubAgent(a *Agent, opts ...ToolOption) Tool {
 	return t.with(opts)
 }
 
-// SubAgentOf is [SubAgent] with typed arguments: the calling model fills in In, whose JSON Schema is derived like
-// that of a tool's input, and arguments that violate it are returned to that model as an error. The sub-agent's
-// first message is the arguments as JSON.
+// SubAgentOf is [SubAgent] with typed arguments: the calling model fills in In, whose JSON Schema is derived like a
+// tool's input schema, and arguments that violate it are returned to that model as an error. The sub-agent's first
+// message is the arguments as JSON.
 func SubAgentOf[In any](a *Agent, opts ...ToolOption) Tool {
 	t := SubAgent(a)
 	if t.def.Err == nil {

@@ -38,8 +38,8 @@ func FinishWith() ToolOption { return func(t *Tool) { t.def.Finishes = true } }
 func Serial() ToolOption { return func(t *Tool) { t.def.Serial = true } }
 
 // Timeout limits one execution of the tool. When it passes, the tool's context is cancelled and the call fails at once
-// with ErrTimeout; whatever the tool returns or does with its handle later has no effect. By default there is no limit.
-// For a sub-agent it limits the whole consultation, see [SubAgent].
+// with ErrTimeout; later results of the tool and later writes through its handle have no effect. By default there is no
+// limit. For a sub-agent it limits the whole consultation, see [SubAgent].
 func Timeout(d time.Duration) ToolOption { return func(t *Tool) { t.def.Timeout = d } }
 
 // ErrorText sets the function that returns the text for an error of the tool's function. The model reads this text, and

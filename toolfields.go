@@ -7,8 +7,8 @@ import (
 )
 
 // ProviderFields merges fields into the form in which the tool is sent to one provider, as [Settings].Options are
-// merged into the request. provider is that of [ModelInfo], such as "anthropic" or "openai-chat"; other providers do
-// not see the fields. For example, a provider's search for tools finds one with
+// merged into the request. provider is a provider as in [ModelInfo], such as "anthropic" or "openai-chat"; other
+// providers do not see the fields. For example, a provider's search for tools finds one with
 //
 //	cairn.ProviderFields("anthropic", map[string]any{"defer_loading": true})
 //

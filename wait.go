@@ -20,8 +20,8 @@ import (
 // waiting is what a tool's calls wait for before they have a result.
 type waiting = bridge.Wait[Call, CallKind, Quorum]
 
-// ClientTool makes a tool that a client runs: a browser, another service, a person. In determines the JSON Schema
-// of the arguments as in [Func], Out that of the result; submissions are checked against it. A call of the tool
+// ClientTool makes a tool that a client runs: a browser, another service, a person. In determines the JSON Schema of
+// the arguments as in [Func], Out the schema of the result; submissions are checked against it. A call of the tool
 // suspends the run; see [PendingCall].
 func ClientTool[In, Out any](name, description string, opts ...ToolOption) Tool {
 	t := Tool{def: definition{Name: name, Description: description, Wait: waiting{Kind: CallClientTool}}}

@@ -26,7 +26,7 @@ import (
 // Session is a conversation with an agent in a test. Its methods fail the test on unexpected errors. It is not safe
 // for concurrent use.
 type Session struct {
-	// ID is the id of the current session. It is "session" until it is set to that of another one.
+	// ID is the id of the current session. It is "session" until it is set to another session's id.
 	ID string
 	// Agent is the name of the agent that [Session.Say] talks to.
 	Agent string
@@ -167,8 +167,8 @@ func (s *Session) Calls(t testing.TB) []cairn.PendingCall {
 	return page.Items
 }
 
-// Submit answers a pending call, and resumes the session once it waits for no other open calls. It returns the
-// result of the resumed run, or else that of the previous run, which is still suspended.
+// Submit answers a pending call, and resumes the session once it waits for no other open calls. It returns the result
+// of the resumed run, or else the result of the previous run, which is still suspended.
 func (s *Session) Submit(t testing.TB, answer cairn.Submission) *cairn.Result {
 	t.Helper()
 	if _, err := s.Engine.Submit(t.Context(), s.ID, answer); err != nil {

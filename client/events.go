@@ -28,11 +28,11 @@ type EventsOptions struct {
 }
 
 // Events yields the events of a session. A broken connection is re-established after the last event, with whichever
-// process the address leads to; each event is yielded once. The loop ends with the run, if one is named, or when
-// the session is deleted. A response that ends before the event that says so is a broken connection too: a proxy may
-// end it when the server behind it has died. The loop ends early with one error: that of ctx, ErrTrimmed if the log no
-// longer reaches back to the cursor, ErrNotFound, ErrAuth, or ErrUnavailable after Options.Patience without a server
-// whose stream stays open.
+// process the address leads to; each event is yielded once. The loop ends with the run, if one is named, or when the
+// session is deleted. A response that ends before the event that says so is a broken connection too: a proxy may end it
+// when the server behind it has died. The loop ends early with one error: ctx's own, ErrTrimmed if the log no longer
+// reaches back to the cursor, ErrNotFound, ErrAuth, or ErrUnavailable after Options.Patience without a server whose
+// stream stays open.
 func (c *Client) Events(ctx context.Context, session string, opts *EventsOptions) iter.Seq2[cairn.Event, error] {
 	var o EventsOptions
 	if opts != nil {

@@ -32,8 +32,8 @@ func (t Text) String() string {
 
 // Text yields a run's text for the user, as the model produces it, from the beginning of the run to its end: the text
 // of its own session, without reasoning, tools and sub-agents. The text that was yielded and not discarded is the text
-// in the transcript. The loop ends without an error when the run ends, whatever its outcome, and early only with one of
-// the errors of [Client.Events]. For a queued run it waits until the run begins.
+// in the transcript. The loop ends without an error when the run ends, regardless of its outcome, and early only with
+// one of the errors of [Client.Events]. For a queued run it waits until the run begins.
 func (c *Client) Text(ctx context.Context, session, runID string) iter.Seq2[Text, error] {
 	return func(yield func(Text, error) bool) {
 		types := []cairn.EventType{cairn.EventTextDelta, cairn.EventStepCommitted, cairn.EventStepDiscarded}

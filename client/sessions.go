@@ -315,7 +315,7 @@ func (c *Client) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 }
 
 // SetState sets the state of a session between turns, also while it is paused: a value of its agent's state type, or
-// its JSON as a json.RawMessage. If version is not 0, it must be that of the session. The error is ErrStale if it is
+// its JSON as a json.RawMessage. If version is not 0, it must be the session's version. The error is ErrStale if it is
 // not, ErrAlreadyRunning while a run holds the session, and ErrState, ErrInvalid or ErrTooLarge for a state that does
 // not fit.
 func (c *Client) SetState(ctx context.Context, id string, state any, version int64) (*cairn.Session, error) {

@@ -10,9 +10,9 @@ import (
 )
 
 // Compact summarizes the older part of a session's history now, as configured by its agent's [cairn.Compaction],
-// whatever its size. It keeps the latest messages as they are, up to the share Keep of the history's current tokens.
-// The next run begins with the summary. The usage of the summary counts for the session, of failed attempts too. A run compacts by itself when
-// its requests near the model's window.
+// regardless of its size. It keeps the latest messages as they are, up to the share Keep of the history's current
+// tokens. The next run begins with the summary. The usage of the summary counts for the session, of failed attempts
+// too. A run compacts by itself when its requests near the model's window.
 //
 // The error is ErrAlreadyRunning while a run holds the session, ErrWaiting while it waits for calls, ErrInvalid if
 // there is nothing older to summarize or its agent is not registered, and the model's error if it fails.

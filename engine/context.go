@@ -13,8 +13,8 @@ import (
 
 // SetContext changes a session's user, title, tags, metadata and expiry, and archives it or makes it current again,
 // whether or not the session is running. Nil fields of change keep their values. Entries of Metadata are set one by
-// one, and an empty string or nil removes one. The change is one durable write, whatever is written concurrently, and
-// counts as activity. Tools and hooks of a run under way see it from the run's next commit on.
+// one, and an empty string or nil removes one. The change is one durable write, which concurrent writes do not prevent,
+// and counts as activity. Tools and hooks of a run under way see it from the run's next commit on.
 //
 //	row, err := eng.SetContext(ctx, "session-1", store.ContextChange{
 //		Title: new("Order 42"), Metadata: cairn.Metadata{"plan": "pro", "seats": 3},

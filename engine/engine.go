@@ -171,7 +171,7 @@ func (e *Engine) Close(ctx context.Context) error {
 }
 
 // Drain closes the engine as Close does, for a process whose work others continue. A run under way does not have to
-// end: it finishes its step, commits it whatever the agent's durability is, and is then released, so that another
+// end: it finishes its step, commits it regardless of the agent's durability, and is then released, so that another
 // worker continues it within a poll and repeats nothing. A run whose step is not finished when ctx is done is released
 // in the middle of it, and the step is repeated. Drain returns ctx's error if there was such a run.
 //

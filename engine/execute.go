@@ -15,8 +15,9 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Execute begins a turn: it creates the session or adds to it, whatever the outcome of the previous turn. It returns
-// once the turn has begun, which is one write behind at most one read; the run continues in the background and does not end with ctx.
+// Execute begins a turn: it creates the session or adds to it, regardless of the outcome of the previous turn. It
+// returns once the turn has begun, which is one write behind at most one read; the run continues in the background and
+// does not end with ctx.
 //
 // A session that waits for calls takes no turn until they are answered: the error is ErrWaiting, whose
 // [cairn.Error.Calls] are the open ones (see [WithOnWaiting]). Once all are answered, Execute queues the turn, resumes

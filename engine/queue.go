@@ -13,7 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Queue lists the queued turns of a session in the order in which they will begin. The ID of each is that of the Run
+// Queue lists the queued turns of a session in the order in which they will begin. The ID of each is the ID of the Run
 // that Execute returned. The error is ErrNotFound if there is no such session.
 func (e *Engine) Queue(ctx context.Context, id string) ([]store.QueuedTurn, error) {
 	if err := cairn.CheckSessionID(id); err != nil {

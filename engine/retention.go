@@ -6,7 +6,7 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// MinEventAge is the minimum time that an event stays on its log, whatever is trimmed, because readers may still need
+// MinEventAge is the minimum time that an event stays on its log in spite of trimming, because readers may still need
 // it.
 const MinEventAge = time.Hour
 

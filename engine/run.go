@@ -50,7 +50,7 @@ type runEnd struct {
 }
 
 // ID returns the run's id. A queued turn has that id in the queue as well. If its messages joined another run, the id
-// stays the same, and [cairn.Result.RunID] is that of the run that they joined.
+// stays the same, and [cairn.Result.RunID] is the id of the run that they joined.
 func (r *Run) ID() string { return r.id }
 
 // SessionID returns the session's id.

@@ -224,7 +224,7 @@ func (o *runOptions) expects() string {
 	return ""
 }
 
-// OnBusy decides what Execute does while another run holds the session.
+// OnBusy is the behaviour of Execute while another run holds the session.
 type OnBusy int
 
 const (
@@ -247,10 +247,10 @@ const (
 	BusySteer
 )
 
-// WithOnBusy sets what Execute does while another run holds the session.
+// WithOnBusy sets the behaviour of Execute while another run holds the session.
 func WithOnBusy(b OnBusy) RunOption { return func(o *runOptions) { o.busy = b } }
 
-// OnWaiting decides what Execute does while the session waits for calls that are still open.
+// OnWaiting is the behaviour of Execute while the session waits for calls that are still open.
 type OnWaiting int
 
 const (
@@ -265,8 +265,8 @@ const (
 	WaitingEnqueue
 )
 
-// WithOnWaiting sets what Execute does while the session waits for calls that are still open. It does not matter once
-// all calls are answered: the suspended run is then resumed first, see [Engine.Execute].
+// WithOnWaiting sets the behaviour of Execute while the session waits for calls that are still open. It does not matter
+// once all calls are answered: the suspended run is then resumed first, see [Engine.Execute].
 func WithOnWaiting(w OnWaiting) RunOption { return func(o *runOptions) { o.waiting = w } }
 
 // placeable refuses options that a turn which replaces another one does not support.

@@ -102,7 +102,7 @@ func visible(messages []cairn.Message) []cairn.Message {
 }
 
 // Snapshot returns a session's transcript and state together with their place in its log. The events after that place
-// exist, whatever was trimmed: a reader that got ErrTrimmed starts again here.
+// exist, even if the log was trimmed: a reader that got ErrTrimmed starts again here.
 func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ const historyLimit = 1000
 
 // AddContext adds hidden messages to a session, whether or not it is running. A chat does not show them. The transcript
 // keeps the order in which the model saw it: a run under way appends them behind its step, with the step's commit and
-// whatever the agent's durability, so the model reads them from its next call on, and the provider's cached prefix
+// regardless of the agent's durability, so the model reads them from its next call on, and the provider's cached prefix
 // stays valid. They are durable when AddContext returns, and on the transcript and the event log once that commit is
 // made. Until then they are an entry of the session's queue: the error is ErrQueueFull if that has no room, see
 // [Options.MaxQueue].

@@ -101,7 +101,7 @@ func (e *Engine) erase(ctx context.Context, id string) error {
 }
 
 // Sweep removes expired sessions, purges those that were removed Options.Retention ago, and trims the event logs by
-// Options.EventRetention. It covers every session of the store, whatever its agent. In a store that is not a
+// Options.EventRetention. It covers every session of the store, regardless of its agent. In a store that is not a
 // [driver.Sweeper], none expires or is purged. A session that cannot be removed, purged or trimmed is an entry of the
 // report and stops nothing. Any number of processes may sweep at once. The error says that ctx is done, or that the
 // store or the log could not list the sessions or logs that are due; the report is valid up to there.

@@ -40,8 +40,8 @@ func (t Text) String() string {
 //	res, err := run.Wait(ctx)
 //
 // Live text may be discarded later, see [Text].Discarded. The text that was yielded and not discarded is the text in
-// the transcript. The loop ends without an error when the run ends, whatever its outcome, and early only with one of
-// the errors of Events.
+// the transcript. The loop ends without an error when the run ends, regardless of its outcome, and early only with one
+// of the errors of Events.
 func (r *Run) Text(ctx context.Context) iter.Seq2[Text, error] {
 	return func(yield func(Text, error) bool) {
 		for p, err := range pieces.Of(r.session, r.Events(ctx)) {

@@ -30,7 +30,8 @@ type Position struct {
 // Run identifies a run that was begun or taken over and is to be driven.
 type Run struct {
 	Position
-	// RootID is the root of the session's tree, and Incarnation that of the tree, whose log the run writes to.
+	// RootID is the root of the session's tree. Incarnation is the incarnation of the tree, whose log the run writes
+	// to.
 	RootID        string `json:"root_id"`
 	Incarnation   string `json:"incarnation,omitempty"`
 	Turn          int    `json:"turn"`

@@ -58,7 +58,7 @@ type Options struct {
 	// (PATH, HOME, USER, LANG, TMPDIR and the like). Default: nothing else, so that a server does not get the keys
 	// of this process.
 	Env []string
-	// Dir is the working directory of a command. Default: that of this process.
+	// Dir is the working directory of a command. Default: the directory of this process.
 	Dir string
 
 	// Header is sent with each HTTP request.

@@ -43,7 +43,7 @@ type ResourceTemplate struct {
 type Contents struct {
 	URI      string
 	MIMEType string
-	// Text is the content of a text, Data that of anything else.
+	// Text is the content of a text, Data the content of anything else.
 	Text string
 	Data []byte
 }

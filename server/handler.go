@@ -19,7 +19,7 @@ type Options struct {
 	// AllowUnauthenticated serves every caller as an administrator without a name. It is for a server that only
 	// trusted programs reach.
 	AllowUnauthenticated bool
-	// Unready returns what to do with a turn of an agent if the session cannot take it at once and the request does
+	// Unready returns the treatment of a turn of an agent if the session cannot take it at once and the request does
 	// not say; nil means that the turn is refused. It does not apply to a message that replaces an earlier one.
 	Unready func(agent string) Unready
 	// Threads returns how the sessions of a chat with an agent follow each other; nil means the zero value, which keeps
@@ -61,7 +61,7 @@ type Options struct {
 	// user.
 	RunsPerUser int
 	// ReadTimeout is how long reading the body of a request may take; 0 means 30 seconds. The ReadHeaderTimeout of
-	// [http.Server] covers what precedes the body.
+	// [http.Server] covers the time before the body.
 	ReadTimeout time.Duration
 	// KeepAlive is how long a stream may be silent before a comment is sent; 0 means 15 seconds.
 	KeepAlive time.Duration

@@ -13,8 +13,8 @@ const (
 	ExpiredNew OnExpired = "new"
 )
 
-// Threads defines how the sessions of a thread follow each other. A thread is a chat as its client knows it: the client uses
-// the id of the thread, which is that of its first session, whichever session is the latest.
+// Threads defines how the sessions of a thread follow each other. A thread is a chat as its client knows it: the client
+// uses the id of the thread, which is the id of its first session, whichever session is the latest.
 type Threads struct {
 	// OnExpired decides the effect of a message to an expired session; empty means ExpiredRefuse.
 	OnExpired OnExpired

@@ -36,7 +36,7 @@ type Info struct {
 	// License and Compatibility are for people; the model does not read them.
 	License       string `json:"license,omitempty"`
 	Compatibility string `json:"compatibility,omitempty"`
-	// Metadata is whatever its author adds.
+	// Metadata is further information from the author.
 	Metadata map[string]string `json:"metadata,omitempty"`
 	// AllowedTools are patterns of tool names, such as "git_*", that loading the skill switches on. They only affect
 	// tools that the agent has and that are off, and they waive no approval.

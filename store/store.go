@@ -22,7 +22,7 @@ type (
 	Migration = driver.Migration
 )
 
-// Queries of sessions and what belongs to them, and their pages.
+// Queries of sessions and of their calls, checkpoints and runs, and their pages.
 type (
 	Page[T any]  = driver.Page[T]
 	PageQuery    = driver.PageQuery

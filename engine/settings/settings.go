@@ -87,17 +87,17 @@ type Options struct {
 	// MaxReplaced is how many earlier versions of a session engine.KeepReplaced keeps; 0 means 50, a negative value any number.
 	// One more removes the oldest.
 	MaxReplaced int
-	// MaxQueue is the maximum number of entries in a session's queue: queued turns, whatever they wait for, and what
-	// AddContext and SwitchTools add while a run is under way; 0 means 100, a negative value any number. One more is
-	// refused with ErrQueueFull.
+	// MaxQueue is the maximum number of entries in a session's queue: all queued turns, and the entries that AddContext
+	// and SwitchTools add while a run is under way; 0 means 100, a negative value any number. One more is refused with
+	// ErrQueueFull.
 	MaxQueue int
 	// Host drives the runs; nil means goroutines of this process.
 	Host host.Host
 	// HostGrace is how long Work leaves a run with a lapsed lease alone if the run was given to a [host.Keeper] with another
 	// name than Host's, which cannot be asked here; 0 means 2 minutes, a negative value none. Verbs do not wait for it.
 	HostGrace time.Duration
-	// Version is the program's version as Work registers it, see engine.Worker; empty means that of the program's main
-	// module, or the revision that it was built from.
+	// Version is the program's version as Work registers it, see engine.Worker; empty means the version of the
+	// program's main module, or the revision that it was built from.
 	Version string
 	// Now is the process's clock; nil means time.Now. It only measures durations within the process. Every time that
 	// decides something is the store's, so a wrong clock changes nothing.

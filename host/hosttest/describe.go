@@ -15,10 +15,10 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Describe describes all that a session's tree left behind: each session's row, transcript, state, runs,
-// checkpoints, pending calls and events. It normalizes what differs between two plays of a conversation: times are
-// omitted, generated identifiers become names such as run1 and call2, numbered by first appearance, and events of
-// parallel calls are sorted by call.
+// Describe describes all that a session's tree left behind: each session's row, transcript, state, runs, checkpoints,
+// pending calls and events. It normalizes the differences between two plays of a conversation: times are omitted,
+// generated identifiers become names such as run1 and call2, numbered by first appearance, and events of parallel calls
+// are sorted by call.
 func Describe(ctx context.Context, st driver.Store, log driver.Log, session string) (string, error) {
 	t, err := treeOf(ctx, st, log, session)
 	if err != nil {

@@ -49,7 +49,7 @@ type Host struct {
 	// turn.
 	Crashes int
 	// Golden is a directory to write the golden files to, instead of comparing with the package's; empty means compare.
-	// Use it to change what every host must do.
+	// Use it to change the behaviour that every host must have.
 	Golden string
 }
 

@@ -71,7 +71,7 @@ var (
 	SessionAttribute = temporal.NewSearchAttributeKeyKeyword("CairnSession")
 	AgentAttribute   = temporal.NewSearchAttributeKeyKeyword("CairnAgent")
 	// StatusAttribute is the status of the run, which Temporal's own status does not show: a workflow whose turn has
-	// failed completes. It is "running" at first and then that of the run's end, a [cairn.RunStatus]. It is
+	// failed completes. It is "running" at first and then the run's final status, a [cairn.RunStatus]. It is
 	// [StatusReleased] if the workflow ended because another one or another host drives the run.
 	StatusAttribute = temporal.NewSearchAttributeKeyKeyword("CairnStatus")
 )

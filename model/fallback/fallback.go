@@ -21,8 +21,8 @@ type Options struct {
 	// have ([cairn.ErrModelNotFound]). It is not asked about a call that was stopped.
 	When func(error) bool
 	// Refusals has the next model called also after a refusal ([cairn.ErrFiltered]): the model, or its provider's
-	// filter, declined the request. The default false ends the call, since another model may answer what this one
-	// must not. A refusal causes no cooldown.
+	// filter, declined the request. The default false ends the call, since another model might answer a request that
+	// this one must not. A refusal causes no cooldown.
 	Refusals bool
 	// Cooldown is how long a model that failed is called only if the others fail too; 0 means 30 seconds, negative
 	// disables it. A failure that asks for a longer wait ([cairn.Error.RetryAfter]) has that. Each process tracks its
@@ -127,7 +127,7 @@ func (m *Model) Compact(ctx context.Context, req *cairn.Request) (cairn.Compacte
 	return cairn.Compact(ctx, m.models[0], req)
 }
 
-// Stream implements [cairn.Model]. Its error is that of the model that was called last.
+// Stream implements [cairn.Model]. Its error is the error of the model that was called last.
 func (m *Model) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.Chunk, error] {
 	return func(yield func(cairn.Chunk, error) bool) {
 		err := error(cairn.Errorf(cairn.ErrModelRequest, "fallback has no models"))

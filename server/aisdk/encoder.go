@@ -193,8 +193,8 @@ func (e *Encoder) Taken(ev *cairn.Event) bool {
 // Event encodes one event as frames of server-sent events. Most events give none or one.
 func (e *Encoder) Event(ev *cairn.Event) []byte { return Frames(e.Chunks(ev)) }
 
-// Chunks returns what Event encodes, the next chunks of the stream, until the next call of the encoder. They are not
-// changed later. Streams of different clients may have equal chunks, and so equal frames.
+// Chunks returns the next chunks of the stream, as Event encodes them. They are valid until the next call of the
+// encoder. They are not changed later. Streams of different clients may have equal chunks, and so equal frames.
 func (e *Encoder) Chunks(ev *cairn.Event) []any {
 	clear(e.out)
 	e.out = e.out[:0]

@@ -16,13 +16,13 @@ import (
 
 // Message is a message as clients hold it: a user's message, or everything that a turn showed.
 type Message struct {
-	// ID is the id of the message. That of a turn stays the same across its runs.
+	// ID is the id of the message. The id of a turn's message stays the same across the turn's runs.
 	ID string `json:"id"`
 	// Role is "user" or "assistant".
 	Role string `json:"role"`
 	// Parts are the parts of the message, in order.
 	Parts []Part `json:"parts"`
-	// Metadata describes the run of a turn. That of a user's message is the page's own.
+	// Metadata describes the run of a turn. For a user's message it is the page's own.
 	Metadata *Metadata `json:"metadata,omitempty"`
 }
 
@@ -34,7 +34,7 @@ type Metadata struct {
 	// Status is the outcome of that run, and Usage its usage and cost. Both are absent while it is under way.
 	Status cairn.RunStatus `json:"status,omitempty"`
 	Usage  *cairn.Usage    `json:"usage,omitempty"`
-	// Sent is the metadata as a client has sent it. That of a user's message is kept, and is all of its metadata.
+	// Sent is the metadata as a client has sent it. For a user's message it is kept, and is all of the metadata.
 	Sent json.RawMessage `json:"-"`
 }
 
@@ -144,7 +144,7 @@ func (m *Message) User() (cairn.Message, error) {
 	return out, nil
 }
 
-// OfAnotherTurn reports whether the message shows another turn than that of a first run.
+// OfAnotherTurn reports whether the message shows another turn than the turn of a first run.
 func (m *Message) OfAnotherTurn(firstRun string) bool {
 	return strings.HasPrefix(m.ID, TurnID("")) && m.ID != TurnID(firstRun)
 }

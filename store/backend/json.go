@@ -6,8 +6,8 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// EncodeJSON returns a value as the JSON that a store keeps of it. what names the value in errors. The error is
-// ErrInvalid if the value does not encode, which is the caller's mistake.
+// EncodeJSON returns a value as the JSON that a store keeps of it. Errors name the value by the text what. The error
+// is ErrInvalid if the value does not encode, which is the caller's mistake.
 func EncodeJSON(what string, v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -16,7 +16,7 @@ func EncodeJSON(what string, v any) (string, error) {
 	return string(raw), nil
 }
 
-// DecodeJSON reads what EncodeJSON returned. The error is ErrCorrupt for a text that does not decode.
+// DecodeJSON decodes a value that EncodeJSON encoded. The error is ErrCorrupt for a text that does not decode.
 func DecodeJSON(what, text string, into any) error {
 	if err := json.Unmarshal([]byte(text), into); err != nil {
 		return cairn.Errorf(cairn.ErrCorrupt, "decode stored %s: %w", what, err)

@@ -55,9 +55,9 @@ func Migrations(files fs.FS, dir string) (Schema, error) {
 }
 
 // Pending compares the migrations that a store records, in order, with the schema, and returns those that it lacks. The
-// error is ErrSchema, about the store named where, in two cases. A recorded fingerprint is missing or not that of the
-// migration of this number: then the numbers say nothing about the tables. Or the store is newer, and one of the
-// migrations that this build does not know needs a newer build.
+// error is ErrSchema, about the store named where, in two cases. A recorded fingerprint is missing or differs from the
+// fingerprint of this number's migration: then the numbers say nothing about the tables. Or the store is newer, and one
+// of the migrations that this build does not know needs a newer build.
 func (s Schema) Pending(where string, applied []driver.Migration) (Schema, error) {
 	for i, a := range applied {
 		switch {

@@ -106,17 +106,17 @@ type Commit struct {
 	Statements []Statement
 
 	// Events are appended to the log of the session's tree, [cairn.Session.Log] of the next row, in the same write: one
-	// after another, in this order, whatever the log's last sequence is. The log has them if and only if the store has
-	// the commit. A commit that was applied before appends nothing. An event without a time gets the commit's time, and
-	// one with a Version the row's. A writer whose events state an Index or a MessageCount guards the commit by Version
-	// or New.
+	// after another, in this order, regardless of the log's last sequence. The log has them if and only if the store
+	// has the commit. A commit that was applied before appends nothing. An event without a time gets the commit's time,
+	// and one with a Version the row's. A writer whose events state an Index or a MessageCount guards the commit by
+	// Version or New.
 	//
 	// Where there are events, the row's and the checkpoint's LogSequence become the sequence of the last one, and
-	// StartSequence of StartRun that before the first, whatever the commit has there. But a writer other than the run
-	// under way leaves the row at the place on the log where the run's open step begins: LogSequence stays as without
-	// events if the session is active before and after the commit, which has no Guard.Token, leaves the lease and
-	// starts no run. If the commit takes the lease, the log from then on refuses events of holders of a lower token,
-	// see [Fencer].
+	// StartSequence of StartRun the sequence before the first; the commit's own values are ignored. But a writer other
+	// than the run under way leaves the row at the place on the log where the run's open step begins: LogSequence stays
+	// as without events if the session is active before and after the commit, which has no Guard.Token, leaves the
+	// lease and starts no run. If the commit takes the lease, the log from then on refuses events of holders of a lower
+	// token, see [Fencer].
 	//
 	// Only a [LogProvider] appends events; any other store refuses the commit, see [Commit.ValidateFor]. An event that is
 	// too large for the log is ErrTooLarge, and a log that was dropped ErrDeleted; nothing is written then.
@@ -359,12 +359,12 @@ type ContextChange struct {
 	Metadata  cairn.Metadata `json:"metadata,omitempty"`
 	ExpiresAt *time.Time     `json:"expires_at,omitempty"`
 	// Archived archives the session, or makes it current again. The row's ArchivedAt becomes the time of the commit, or
-	// zero; that of an archived session that is archived again stays.
+	// zero. An archived session that is archived again keeps its time.
 	Archived *bool `json:"archived,omitempty"`
 }
 
-// Apply applies the change to a row. A session that is archived gets the time AsOf of the row; in the store it is that
-// of the commit.
+// Apply applies the change to a row. A session that is archived gets the time AsOf of the row; in the store it is the
+// time of the commit.
 func (c *ContextChange) Apply(s *cairn.Session) {
 	if c.UserID != nil {
 		s.UserID = *c.UserID

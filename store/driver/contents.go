@@ -56,7 +56,7 @@ func (w *Want) Size() int {
 	return w.Limit
 }
 
-// Contents is a session at one point in time: its row, and what Want selected.
+// Contents is a session at one point in time: its row, and the data that Want selected.
 type Contents struct {
 	Session *cairn.Session
 	// Stop is the stop request for the run that holds the session, or nil. It is always read.

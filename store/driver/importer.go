@@ -72,7 +72,7 @@ type Part struct {
 	Events      []cairn.Event       `json:"events,omitempty"`
 }
 
-// SessionPart begins a session. Its JSON has the secret and the whole lease, which that of the row lacks.
+// SessionPart begins a session. Its JSON has the secret and the whole lease, which the row's JSON lacks.
 type SessionPart struct {
 	Row cairn.Session `json:"row"`
 	// Secret is the secret of Row.

@@ -129,8 +129,9 @@ func SetContext(ctx context.Context, st Store, id string, change ContextChange) 
 	})
 }
 
-// Rewind moves a session that is not running back to one of its checkpoints. Its status becomes that of [StatusAt]: a
-// session rewound into a turn can be resumed from there, one rewound to the end of a completed turn cannot.
+// Rewind moves a session that is not running back to one of its checkpoints. Its status becomes the result of
+// [StatusAt]: a session rewound into a turn can be resumed from there, one rewound to the end of a completed turn
+// cannot.
 func Rewind(ctx context.Context, st Store, id, checkpointID string) (*cairn.Session, error) {
 	return Update(ctx, st, id, func(*cairn.Session) (*Commit, error) {
 		cp, err := FindCheckpoint(ctx, st, id, checkpointID)

@@ -109,7 +109,7 @@ type Record struct {
 	// Version is positive and changes with each write. No version of a key is ever used again, even after the record
 	// was deleted or has expired.
 	Version int64
-	// CreatedAt is the time of the write that created the record, and UpdatedAt that of the last write.
+	// CreatedAt is the time of the write that created the record, and UpdatedAt the time of the last write.
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	// ExpiresAt is the time at which the record expires; zero for never.

@@ -16,7 +16,7 @@ import (
 
 // Statement is one SQL statement that a tool has recorded with its call.
 type Statement struct {
-	// Dialect is that of the store that executes the statement.
+	// Dialect is the dialect of the store that executes the statement.
 	Dialect string `json:"dialect"`
 	// Tool is the tool whose call recorded the statement. Errors name it.
 	Tool string `json:"tool"`

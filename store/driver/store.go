@@ -27,8 +27,8 @@ import (
 type Store interface {
 	// Commit applies c to a session, all or nothing, and returns the session's new row. See [Commit].
 	Commit(ctx context.Context, id string, c *Commit) (*cairn.Session, error)
-	// Read returns a session's row and what want selects, all of it from one point in time. The error is ErrNotFound if
-	// want names a run or checkpoint that the session does not have.
+	// Read returns a session's row and the data that want selects, all of it from one point in time. The error is
+	// ErrNotFound if want names a run or checkpoint that the session does not have.
 	Read(ctx context.Context, id string, want Want) (*Contents, error)
 	// Runs pages through a session's runs by turn.
 	Runs(ctx context.Context, id string, q PageQuery) (Page[cairn.Run], error)
@@ -154,8 +154,8 @@ type StopNotice struct {
 }
 
 // BranchPoint is the point at which a branch begins: a checkpoint, or a number of messages. For a number of messages,
-// the state is that of the latest checkpoint with at most that many messages, or the session's initial state if there
-// is none. The number of all messages, like the zero value, selects the session's current state.
+// the state is taken from the latest checkpoint with at most that many messages, or is the session's initial state if
+// there is none. The number of all messages, like the zero value, selects the session's current state.
 type BranchPoint struct {
 	CheckpointID string
 	// Messages is the number of messages to take, if it is not nil and CheckpointID is empty.

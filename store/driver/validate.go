@@ -19,7 +19,7 @@ func (c *Commit) Validate() error { return c.ValidateFor(Abilities{}) }
 
 // Abilities are the optional features of a store's commits.
 type Abilities struct {
-	// Dialect is that of the statements that an [Execer] executes; empty for none.
+	// Dialect is the dialect of the statements that an [Execer] executes; empty for none.
 	Dialect string
 	// MaxEvent is the maximum size of an event, in bytes, in the log of a [LogProvider], to which commits append their
 	// events; 0 if they append none.

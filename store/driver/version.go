@@ -1,7 +1,7 @@
 package driver
 
-// Version1 is the contract between stores and what calls them. It is an error at compile time, not at run time, to
-// build a store with a contract that it was not written for: a store names the version that it implements,
+// Version1 is the contract between stores and their callers. It is an error at compile time, not at run time, to build
+// a store with a contract that it was not written for: a store names the version that it implements,
 //
 //	const _ = driver.Version1
 //

@@ -85,7 +85,7 @@ func connect(ctx context.Context, url string, opts *Options) (*Store, error) {
 	return s, nil
 }
 
-// New does what Open does on an existing pool. The caller keeps the pool: Close leaves it open.
+// New is like Open, on an existing pool. The caller keeps the pool: Close leaves it open.
 func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error) {
 	s, err := newStore(pool, opts)
 	if err != nil {

@@ -57,7 +57,7 @@ type Delta struct {
 	// see [Delta.Ended]. If RunOver is set, its EndedAt is open.
 	EndRun  *cairn.Run
 	RunOver bool
-	// TextAt, unless 0, is how many messages the session has up to the one whose text is that of EndRun, which is among
+	// TextAt, unless 0, is how many messages the session has up to the one with the text of EndRun, which is among
 	// Messages. A store may keep this number instead of the text, see [WithoutText]; it then gives the run its text
 	// before it cuts that message. The numbers of a session's runs increase with their turns.
 	TextAt int
@@ -261,9 +261,9 @@ func (d *Delta) Finished() []cairn.Event {
 	return d.finished
 }
 
-// Logged sets what follows from the sequence of the log's last event before Events: that of the row and the checkpoint,
-// and where the run that begins starts on the log. It does nothing unless the delta [Delta.Places]. It may be called
-// again.
+// Logged sets the sequences of the row and the checkpoint, and the place on the log where the run that begins starts.
+// before is the sequence of the log's last event before Events. It does nothing unless the delta [Delta.Places]. It may
+// be called again.
 func (d *Delta) Logged(before int64) {
 	if !d.Places() {
 		return
@@ -292,7 +292,7 @@ func (d *Delta) RowAt(now time.Time) *cairn.Session {
 	return row
 }
 
-// Archived reports whether the next row is that of an archived session. Its ArchivedAt may still be open.
+// Archived reports whether the next row has an archived session. Its ArchivedAt may still be open.
 func (d *Delta) Archived() bool { return d.ArchivedAt.Open || !d.ArchivedAt.At.IsZero() }
 
 // dated sets the time of messages that have none.

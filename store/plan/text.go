@@ -53,8 +53,8 @@ func WithoutText(run *cairn.Run, textAt int) *cairn.Run {
 	return &own
 }
 
-// Texts finds the [Delta.TextAt] of a session's runs when all of the session is written at once: its messages first, and
-// then its runs, both in their order. The zero value is that of a session without messages.
+// Texts finds the [Delta.TextAt] of a session's runs when all of the session is written at once: its messages first,
+// and then its runs, both in their order. The zero value belongs to a session without messages.
 type Texts struct {
 	messages int
 	last     int              // the number of the run before

@@ -6,11 +6,11 @@
 // The process plans a commit from the session's row, which it has cached or reads. One script checks the conditions of
 // the commit and writes it. If a condition does not hold, the script returns the current row, and the process plans the
 // commit again. With a cached row, or for a new session, a commit takes one round trip. All keys of a session tree have
-// one hash tag, that of its root's bucket, and so have the indexes that List, Calls and Due read. A single server has
-// one bucket, so every list is exact at every moment. A Redis Cluster has 64 buckets, spread over its nodes: each
-// bucket is exact, and a list combines the contents of the buckets at different moments. An entry in the bucket of a
-// child's id names the bucket of the child's tree; a process that has seen the child does not need this entry. On a
-// cluster only the first commit of a child, and a process's first read of it, take a second round trip.
+// one hash tag, its root's bucket, and so have the indexes that List, Calls and Due read. A single server has one
+// bucket, so every list is exact at every moment. A Redis Cluster has 64 buckets, spread over its nodes: each bucket is
+// exact, and a list combines the contents of the buckets at different moments. An entry in the bucket of a child's id
+// names the bucket of the child's tree; a process that has seen the child does not need this entry. On a cluster only
+// the first commit of a child, and a process's first read of it, take a second round trip.
 //
 // A removal hides a whole tree with its log in one script, which renames their keys. It takes two round trips: the
 // second one succeeds only if the tree has not changed since the first. A purge deletes a few hundred keys at a time.

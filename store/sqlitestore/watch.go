@@ -22,7 +22,7 @@ type ReplacedError struct {
 	Missing bool
 }
 
-// Error describes what happened and what to do.
+// Error describes the fault and its remedy.
 func (e *ReplacedError) Error() string {
 	what := "replaced"
 	if e.Missing {

@@ -20,7 +20,7 @@ const (
 	stepsOfRun = 10
 )
 
-// Meter measures what steps cost.
+// Meter measures the cost of steps.
 type Meter interface {
 	// Add measures do, which returns the number of its steps.
 	Add(do func() (steps int))
@@ -28,11 +28,11 @@ type Meter interface {
 	Report(b *testing.B, name string)
 }
 
-// BenchEvents compares two ways to write the events of steps to the log of a store that is a [driver.LogProvider]: in the
-// commit, or in appends of their own. A step has a first flush of 2 events, 5 further events, the commit of two messages
-// with a checkpoint, and 2 events that follow from the commit; every tenth step ends its run. With appends the further
-// events are flushed before the commit, and what follows from it travels with the next step's first flush, or after the
-// end of a run by itself. In the commit everything but the first flush is part of it.
+// BenchEvents compares two ways to write the events of steps to the log of a store that is a [driver.LogProvider]: in
+// the commit, or in appends of their own. A step has a first flush of 2 events, 5 further events, the commit of two
+// messages with a checkpoint, and 2 events that follow from the commit; every tenth step ends its run. With appends the
+// further events are flushed before the commit, and the marks that follow from it travel with the next step's first
+// flush, or after the end of a run by themselves. In the commit everything but the first flush is part of it.
 //
 // An iteration is a round in which each way has its turn for a quarter of a second. The figures are medians of the
 // rounds: x is how many times as many steps there are with events in the commit, x-p10 and x-p90 are percentiles. If
