@@ -177,6 +177,8 @@ var faults = []struct {
 	{"word of no glossary in a doc", "words", change{"README.md", "# House", "# House that t" + "ells"}, "README.md:1: "},
 
 	{"phrase", "phrases", change{"README.md", "# House", "# House\n\nA hut is\nno house."}, `README.md:3: "hut is no house": write "is not a"`},
+	{"phrase of a type", "phrases", change{"house.go", "House has a name.", "House is what\n// people live in."}, `house.go:6: "is what people": write the noun`},
+	{"phrase of a field", "phrases", change{"house.go", "{ Name string }", "{\n\tName string // those of a house\n}"}, `house.go:8: "those of": write the noun again`},
 	{"link to nothing", "links", change{"README.md", "docs/GUIDE.md#use", "docs/MANUAL.md"}, "README.md:5: link docs/MANUAL.md: no such file"},
 	{"link out of the house", "links", change{"README.md", "docs/GUIDE.md#use", "../GUIDE.md"}, "README.md:5: link ../GUIDE.md: no such file"},
 	{"link to the start of a name", "links", change{"README.md", "(store/)", "(sto)"}, "README.md:5: link sto: no such file"},

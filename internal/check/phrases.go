@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// phrase is a turn of Markdown prose that has a plainer form every time. If its pattern has a group, the group is the
+// phrase is a turn of prose that has a plainer form every time. If its pattern has a group, the group is the
 // phrase.
 type phrase struct {
 	pattern *regexp.Regexp
@@ -17,6 +17,9 @@ type phrase struct {
 
 // sentence matches the start of a sentence, of a cell of a table or of an item of a list.
 const sentence = `(?:^|[.!?:|] )(?:(?:[-*]|\d+\.) )?(?:\*\*)?`
+
+// beforeWhat matches prepositions and conjunctions that begin a clause with "what".
+const beforeWhat = `after|as|at|behind|beside|beyond|by|except|for|from|in|into|of|on|than|to|with|without`
 
 // spaced compiles a pattern, each space of which matches spaces and ends of lines.
 func spaced(pattern string) *regexp.Regexp {
@@ -36,7 +39,7 @@ var phrases = []phrase{
 	{spaced(sentence + `(Of (?:a|an|the|any|all|both|each|two|several|many|these|those) [^.|]*)`), nil, "the subject first"},
 	{spaced(sentence + `(Whatever) `), nil, "the noun"},
 	{spaced(sentence + `(What [^.!?|]*(?:[.!|]|$))`), spaced(`^What(?: \w+){0,3} ?\|$`), "the noun that the clause stands for"},
-	{spaced(`\b((?:after|as|at|behind|beside|beyond|by|except|for|from|in|into|of|on|than|to|with|without) what)\b`), nil, "the noun that the clause stands for"},
+	{spaced(`\b((?:` + beforeWhat + `) what)\b`), nil, "the noun that the clause stands for"},
 	{spaced(`\b(?:stands?|stood)\b`), nil, "is, is in, is listed in, remains or counts"},
 	{spaced(`\bcomes? of\b`), nil, "follows from or is caused by"},
 	{spaced(`\bknows? (?:nothing|not|of)\b`), nil, "does not have, does not depend on or contains no"},
@@ -97,8 +100,8 @@ func blank(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// phrasesOf returns the phrases of a paragraph of a file, as problems.
-func phrasesOf(name string, p paragraph) (problems []string) {
+// phrasesOf returns those of some phrases that a paragraph of a file contains, as problems.
+func phrasesOf(name string, p paragraph, phrases []phrase) (problems []string) {
 	text := p.text
 	for _, e := range exceptions {
 		if e.file == name {
@@ -118,8 +121,9 @@ func phrasesOf(name string, p paragraph) (problems []string) {
 	return problems
 }
 
-// checkPhrases reports phrases in Markdown files that have a plainer form, and exceptions that no file needs. It leaves
-// out CHANGELOG.md, whose sections of released versions never change, and the glossary, which lists words to avoid.
+// checkPhrases reports phrases in Markdown files and doc comments that have a plainer form, and exceptions that no file
+// needs. It leaves out CHANGELOG.md, whose sections of released versions never change, and the glossary, which lists
+// words to avoid.
 func checkPhrases(t *tree) ([]string, error) {
 	var problems []string
 	names := t.withSuffix(".md")
@@ -135,7 +139,7 @@ func checkPhrases(t *tree) ([]string, error) {
 			return nil, err
 		}
 		for _, p := range paragraphs(text) {
-			problems = append(problems, phrasesOf(name, p)...)
+			problems = append(problems, phrasesOf(name, p, phrases)...)
 		}
 		for _, e := range exceptions {
 			if e.file == name && !strings.Contains(text, e.text) {
@@ -143,5 +147,6 @@ func checkPhrases(t *tree) ([]string, error) {
 			}
 		}
 	}
-	return problems, nil
+	inComments, err := commentPhrases(t)
+	return append(problems, inComments...), err
 }

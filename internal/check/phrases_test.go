@@ -44,13 +44,121 @@ func TestPhrases(t *testing.T) {
 	} {
 		var got []string
 		for _, p := range paragraphs(c.text) {
-			for _, problem := range phrasesOf("x.md", p) {
+			for _, problem := range phrasesOf("x.md", p, phrases) {
 				place, _, _ := strings.Cut(strings.TrimPrefix(problem, "x.md:"), ": write ")
 				got = append(got, place)
 			}
 		}
 		if strings.Join(got, " | ") != c.want {
 			t.Errorf("%q: got %q, want %q", c.text, got, c.want)
+		}
+	}
+}
+
+// A phrase is found in each comment that go doc shows to those who import a package, and in no other.
+func TestPhrasesOfDocComments(t *testing.T) {
+	t.Parallel()
+	files := sound(t)
+	files["engine/doc.go"] = `// Package engine has those of others.
+package engine
+
+// Those of a constant.
+const (
+	// A is one of those of a constant.
+	A = 1 // those of a line
+	b = 2 // those of a hidden constant
+)
+
+// those of a hidden block
+const c = 3
+
+// F has those of a function.
+//
+//	those of code
+//
+//go:noinline
+func F() {
+	// those of a body
+}
+
+// T has those of a type.
+type T[P any] struct {
+	// X has those of a field.
+	X struct {
+		Y int // those of a nested field
+	}
+	// z has those of a hidden field
+	z struct {
+		Y int // those of a field of a hidden field
+	}
+	// Embedded: those of a type.
+	error
+}
+
+// M has those of a method.
+func (*T[P]) M() {}
+
+// m has those of a hidden method
+func (*T[P]) m() {}
+
+// I is an interface.
+type I interface {
+	// M has those of a method of an interface.
+	M()
+	// m has those of a hidden method
+	m()
+}
+
+// h has those of a hidden type
+type h struct {
+	X int // those of its field
+}
+
+// M has those of a method of a hidden type.
+func (h) M() {}
+`
+	for _, name := range []string{"engine/x_test.go", "internal/words/x.go", "store/disk/internal/page/x.go"} {
+		files[name] = "package x\n\n// X has those of others.\nconst X = 1\n"
+	}
+	files["cmd/house/x.go"] = "package main\n\n// X has those of others.\nconst X = 1\n"
+	problems, err := checkPhrases(build(t, files))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []string
+	for _, p := range problems {
+		place, _, _ := strings.Cut(p, `: write `)
+		found = append(found, strings.TrimPrefix(place, "engine/doc.go:"))
+	}
+	want := []string{"1", "4", "6", "7", "14", "23", "25", "27", "33", "37", "45"}
+	if !slices.EqualFunc(found, want, func(got, line string) bool { return strings.EqualFold(got, line+`: "those of"`) }) {
+		t.Errorf("got %q, want lines %v", found, want)
+	}
+}
+
+// Doc comments have further phrases, and a clause with "what" is found once.
+func TestPhrasesOfDocCommentsOnly(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"Kind is what it waits for.":              "is what it",
+		"Read returns what\nwas written.":         "returns what was",
+		"It grows with what is kept.":             "with what",
+		"What is kept stays.":                     "What is kept stays.",
+		"Error describes what happened.":          "",
+		"Do says what to do.":                     "",
+		"The limit is that of a store.":           "is that of",
+		"It ends, whatever its cause.":            "whatever",
+		"Whatever ends it, it ends.":              "Whatever",
+		"It ends for any cause, and `what it is`": "",
+	} {
+		var got []string
+		for _, p := range paragraphs(text) {
+			for _, problem := range phrasesOf("x.go", p, docPhrases) {
+				got = append(got, strings.Split(problem, `"`)[1])
+			}
+		}
+		if strings.Join(got, " | ") != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}
 }
