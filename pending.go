@@ -31,7 +31,7 @@ type PendingCall struct {
 	// RunID is the run whose commit opened the call. StepID is the step that waits.
 	RunID  string `json:"run_id"`
 	StepID string `json:"step_id"`
-	// Number counts the questions of a tool call, from 1; 0 for other kinds.
+	// Number is the position of a question among the questions of its tool call, from 1; 0 for other kinds.
 	Number int `json:"number,omitempty"`
 	// Schema is the JSON Schema that the value of an answer must satisfy: the result of a client tool, the edited
 	// input of an approval, the answer to a question. Empty means any JSON.
