@@ -106,8 +106,8 @@ type PatchOp struct {
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
-// StateConflict is a write to the state that was lost: two calls of a step, which ran at the same time and did not see
-// each other's writes, set or deleted the same value, or a value and one that contains it.
+// StateConflict is a write to the state that was lost. Two calls of a step ran at the same time and did not see each
+// other's writes. They set or deleted the same value, or a value and one that contains it.
 type StateConflict struct {
 	// Path is the JSON Pointer (RFC 6901) of the value.
 	Path string `json:"path"`

@@ -61,7 +61,7 @@ type Hooks struct {
 	// AroundTool wraps each attempt at the function of a tool, after BeforeTool. next calls the function, or the next
 	// inner hook. The hook returns the result as JSON: next's result or its own. It may pass next a context derived
 	// from its own, for tracing, or not call next at all, for caching. The first hook in the order of composition is
-	// the outermost. The hook is part of the call: the tool's [Timeout] bounds both, an error is the tool's, a panic
+	// the outermost. The hook is part of the call: the tool's [Timeout] limits both, an error is the tool's, a panic
 	// counts as one of the tool, and each attempt of [Retry] is wrapped. Calls that run no function here are not
 	// wrapped: calls of [FinishTool], of client-executed tools, of sub-agents and companions, and calls answered by
 	// [Cache].

@@ -37,8 +37,8 @@ func CheckText(field, text string) error {
 	return nil
 }
 
-// CheckJSON returns an error for a JSON value that a session cannot keep: one that is malformed, nested deeper than
-// MaxJSONDepth, has text that is not valid UTF-8 or has a NUL, has a number that is not finite, or has more than
+// CheckJSON returns an error for a JSON value that a session cannot keep. Such a value is malformed, is nested deeper
+// than MaxJSONDepth, has text that is not valid UTF-8 or has a NUL, has a number that is not finite, or has more than
 // MaxMessageBytes. An empty value is accepted and means that there is no value. The error is ErrInvalid or ErrTooLarge
 // and names the field.
 func CheckJSON(field string, value json.RawMessage) error {

@@ -8,10 +8,10 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// Once calls fn and keeps its result for as long as the call waits. When the tool's function runs again from its start
-// because a question of [Call.Ask] was answered, in any process, the first Once returns the result of the first fn, the
-// second Once the second result, and so on. Use it for work that a tool does before it asks and should not repeat. If
-// the process crashes before the question was stored, fn is called again; [Call.IdempotencyKey] is the same then.
+// Once calls fn and keeps its result for as long as the call waits. After a question of [Call.Ask] was answered, the
+// tool's function runs again from its start, in any process. The first Once then returns the result of the first fn,
+// the second Once the second result, and so on. Use it for work that a tool does before it asks and should not repeat.
+// If the process crashes before the question was stored, fn is called again; [Call.IdempotencyKey] is the same then.
 //
 // T is kept as JSON, with U+FFFD in place of characters that a session cannot keep, see [CheckJSON]. A result that fn returns together with an error is not kept. Kept values, together with the
 // question's prompt and payload, are limited to [MaxPromptBytes]; beyond that Ask fails with an ErrTooLarge error.

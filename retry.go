@@ -30,7 +30,7 @@ func (p *RetryPolicy) problem() string {
 //
 //	cairn.Errorf(cairn.ErrUnavailable, "the bank does not answer: %w", err)
 //
-// or the policy's When decides. A call that exceeded its [Timeout], which bounds one attempt, is retryable. Each
+// or the policy's When decides. A call that exceeded its [Timeout], which limits one attempt, is retryable. Each
 // attempt has the same arguments and the same [Call.IdempotencyKey], and sees the same state as the first one. State,
 // context and effects on the store's database that a failed attempt recorded are dropped; its usage and the events that
 // it emitted are kept. A stop ends the wait for the next attempt.

@@ -66,9 +66,9 @@ type Session struct {
 	// ParentID and RootID are the session's place in a tree. A root has no parent and is its own root.
 	ParentID string `json:"parent_id,omitempty"`
 	RootID   string `json:"root_id"`
-	// Depth is the number of agents that the session is consulted through: 0 for a root that no agent began, one more
-	// than its parent's for a child, and the depth given by the caller's server for a root that an agent of another
-	// server began, see engine.WithDepth. Options.MaxDepth of the engine limits it. It does not change.
+	// Depth is the number of agents that the session is consulted through: 0 for a root that no agent began, and one
+	// more than its parent's for a child. For a root that an agent of another server began, that server gives the
+	// depth, see engine.WithDepth. Options.MaxDepth of the engine limits it. It does not change.
 	Depth int `json:"depth,omitempty"`
 	// Incarnation identifies the life of the root's id that the session belongs to. Together with the root's id, it
 	// names the tree's event log. It is created with the root and shared by all sessions of the tree.
@@ -149,8 +149,8 @@ type Outbox struct {
 }
 
 // Public returns the session as the user of its conversation may see it: without the lease, the secret, the trace
-// context and events that are not on the log yet. Tags and metadata, which are for the application, are omitted too: add
-// those that are meant for users.
+// context and events that are not on the log yet. Tags and metadata, which are for the application, are omitted too:
+// add the tags and metadata that are meant for users.
 func (s *Session) Public() Session {
 	out := *s
 	out.Lease, out.Secret, out.TraceParent, out.Outbox = Lease{}, "", "", nil
@@ -165,8 +165,8 @@ func (s *Session) Log() string { return ids.Log(s.RootID, s.Incarnation) }
 // and a write with an older token is rejected. The first token of a session is the time of its creation in
 // microseconds since 1970, so that no holder of an earlier session with the same id has a valid token.
 type Lease struct {
-	// Owner is the process that took the lease. If that process handed the run to a host that can continue it
-	// alone, the host's name follows after an @.
+	// Owner is the process that took the lease. If that process handed the run to a host that can continue it without
+	// the process, the host's name follows after an @.
 	Owner string `json:"-"`
 	// Token is the fencing token: each lease of a session has a higher one.
 	Token int64 `json:"-"`

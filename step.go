@@ -156,8 +156,8 @@ func (s *Step) SetMetadata(key string, value any) error {
 	return s.env.Describe(nil, nil, entry)
 }
 
-// AddTags adds tags to the session with the step's commit; those that it has already stay. The error is ErrInvalid for
-// a tag that breaks the rules of ids, and ErrTooLarge if the session would have more than [MaxMetadataBytes].
+// AddTags adds tags to the session with the step's commit; its other tags stay. The error is ErrInvalid for a tag that
+// breaks the rules of ids, and ErrTooLarge if the session would have more than [MaxMetadataBytes].
 func (s *Step) AddTags(tags ...string) error { return s.env.Describe(nil, slices.Clone(tags), nil) }
 
 // SwitchTools switches tools of the agent on (true) and off (false), by name, from the next step on, including
@@ -210,8 +210,8 @@ func (c *Call) IdempotencyKey() string { return ids.Derive("call", c.SessionID, 
 // after it if its provider accepts no files there. They are stored with the step's commit, also if the tool fails;
 // files of an attempt that is repeated are dropped. A result with files is not cached.
 //
-// The error is ErrInvalid if there are no files, or if one has no media type, or both of Data and URL, or neither, and
-// ErrTooLarge if the files of one call of Attach are larger than a message can be. Then none is added.
+// The error is ErrInvalid if there are no files, or if one has no media type, or both of Data and URL, or neither. It
+// is ErrTooLarge if the files of one call of Attach are larger than a message can be. Then none is added.
 func (c *Call) Attach(files ...File) error {
 	if len(files) == 0 {
 		return Invalid("files", "is empty")

@@ -31,9 +31,9 @@ type ToolOption func(*Tool)
 // or is denied, the tool does not run: the model reads why and calls it again.
 func FinishWith() ToolOption { return func(t *Tool) { t.def.Finishes = true } }
 
-// Serial makes each call of the tool run alone: after all calls that precede it in the reply, whose writes to the
-// state it sees, and before all that follow. Use it for tools that decide by the state that other calls of the reply
-// may change. If an earlier call is pending, for example until it is approved, the call runs once that one has a
+// Serial makes each call of the tool run by itself: after all calls that precede it in the reply, whose writes to the
+// state it sees, and before all calls that follow. Use it for tools that decide by the state that other calls of the
+// reply may change. If an earlier call is pending, for example until it is approved, the call runs once that one has a
 // result. Calls of tools without it run in parallel.
 func Serial() ToolOption { return func(t *Tool) { t.def.Serial = true } }
 

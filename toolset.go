@@ -6,7 +6,7 @@ import (
 )
 
 // Toolset provides an agent with tools that are not known when it is defined, such as a server's tools. It is asked for
-// its offer when a turn begins, and the offer is pinned: it becomes part of the transcript, so each process that drives
+// its offer when a turn begins, and the offer is pinned: it becomes part of the transcript. So each process that drives
 // the session, even after a crash or days later, has the same tools. A branch of the session inherits them; a rewind
 // reverts them.
 //

@@ -27,8 +27,8 @@ type Usage struct {
 	// ModelCalls counts model calls whose reply was used, in whole or, if the run was stopped, in part.
 	ModelCalls int64 `json:"model_calls,omitempty"`
 	// DiscardedCalls counts further model calls for which the provider reported usage and whose reply was not used:
-	// those that failed, were refused, were retried or were handed to a fallback, and those that are repeated since the
-	// engine was closed before their reply was stored. The tokens and the cost have theirs.
+	// calls that failed, were refused, were retried or were handed to a fallback. It also counts calls that are
+	// repeated since the engine was closed before their reply was stored. The tokens and the cost include these calls.
 	DiscardedCalls int64 `json:"discarded_calls,omitempty"`
 	// ToolCalls counts tool calls with a result; ToolErrors counts those whose result is an error.
 	ToolCalls  int64 `json:"tool_calls,omitempty"`

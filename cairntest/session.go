@@ -1,5 +1,5 @@
 // Package cairntest helps to test agents. [New] returns a session in memory, with its own engine. [NewCall] returns the
-// handle that a tool gets, for a test of the tool alone. With a model that plays a script (package model/scripted),
+// handle that a tool gets, for a test of only the tool. With a model that plays a script (package model/scripted),
 // tests need no key and no network.
 //
 // Everything also works inside testing/synctest, where tool timeouts and model retries take no real time. TTLs and

@@ -17,10 +17,10 @@ type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
-// Advance waits until no run is under way, moves the store's clock forward, and does the work of a worker: it
-// closes the calls whose deadline has passed, resumes the runs that waited for them, and removes expired sessions.
-// It returns when that is done. Timeouts within a process (a tool's, a pause between two attempts) use another
-// clock: test them inside testing/synctest.
+// Advance waits until no run is under way, moves the store's clock forward, and does the work of a worker. It closes
+// the calls whose deadline has passed, resumes the runs that waited for them, and removes expired sessions. It returns
+// when that is done. Timeouts within a process (a tool's, a pause between two attempts) use another clock: test them
+// inside testing/synctest.
 func (s *Session) Advance(t testing.TB, d time.Duration) {
 	t.Helper()
 	s.await(t, s.busy)

@@ -17,10 +17,10 @@ func (e *Engine) FindCheckpoint(ctx context.Context, id, checkpointID string) (*
 }
 
 // Checkpoint makes a checkpoint of a session between turns and returns it: a point to branch from or rewind to, in
-// addition to those that steps make. [Engine.Checkpoints] lists it, and it is the session's latest one. A session that
-// waits for people can have one; a branch or a rewind closes its calls there. The error is ErrAlreadyRunning while a
-// run holds the session; the run's steps make checkpoints themselves. It is ErrStale if another caller rewinds or deletes
-// the session before Checkpoint returns.
+// addition to the checkpoints that steps make. [Engine.Checkpoints] lists it, and it is the session's latest one. A
+// session that waits for people can have one; a branch or a rewind closes its calls there. The error is
+// ErrAlreadyRunning while a run holds the session; the run's steps make checkpoints themselves. It is ErrStale if
+// another caller rewinds or deletes the session before Checkpoint returns.
 func (e *Engine) Checkpoint(ctx context.Context, id string) (*cairn.Checkpoint, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err

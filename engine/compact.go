@@ -14,8 +14,8 @@ import (
 // tokens. The next run begins with the summary. The usage of the summary counts for the session, of failed attempts
 // too. A run compacts by itself when its requests near the model's window.
 //
-// The error is ErrAlreadyRunning while a run holds the session, ErrWaiting while it waits for calls, ErrInvalid if
-// there is nothing older to summarize or its agent is not registered, and the model's error if it fails.
+// The error is ErrAlreadyRunning while a run holds the session, and ErrWaiting while it waits for calls. It is
+// ErrInvalid if there is nothing older to summarize or its agent is not registered, and the model's error if it fails.
 func (e *Engine) Compact(ctx context.Context, id string) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err

@@ -23,7 +23,7 @@ import (
 // User and expiry belong to the whole tree. A new user is also set on the sessions of sub-agents and companions and on
 // their pending calls, one session at a time, the root last; if SetContext fails in between, repeat it. The error is
 // ErrInvalid for a user or an expiry of a session that is not a root, for an empty change, and for values that cannot
-// be stored, and ErrTooLarge for more than [cairn.MaxMetadataBytes] or [cairn.MaxTitleBytes].
+// be stored. It is ErrTooLarge for more than [cairn.MaxMetadataBytes] or [cairn.MaxTitleBytes].
 //
 // Archived hides a conversation from lists that ask for current sessions, with store.SessionQuery.Archived; nothing
 // else about it changes. It is set on a root, and on the other sessions of its thread that have the same user, one at a

@@ -171,9 +171,9 @@ func (e *Engine) Close(ctx context.Context) error {
 }
 
 // Drain closes the engine as Close does, for a process whose work others continue. A run under way does not have to
-// end: it finishes its step, commits it regardless of the agent's durability, and is then released, so that another
-// worker continues it within a poll and repeats nothing. A run whose step is not finished when ctx is done is released
-// in the middle of it, and the step is repeated. Drain returns ctx's error if there was such a run.
+// end. It finishes its step, commits it regardless of the agent's durability, and is then released. Another worker
+// continues it within a poll and repeats nothing. A run whose step is not finished when ctx is done is released in the
+// middle of it, and the step is repeated. Drain returns ctx's error if there was such a run.
 //
 // The step of a call that consults a sub-agent lasts as long as the sub-agent's run. If the agent is [cairn.PerTool],
 // that run is released behind its own step as well. With a [Host], the effects under way end, and the host has the next

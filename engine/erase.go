@@ -29,10 +29,10 @@ type EraseReport struct {
 }
 
 // EraseUser erases every session of one person, as [Engine.Erase] does: live sessions, whose runs it aborts first, and
-// those that were deleted or have expired and are not purged yet, each with everything that it owns, the sessions of
-// its sub-agents and companions, and its event log. Then it removes the user's records from the store: connected
-// accounts, and answers to the user's requests. At the end it overwrites all that in the files of a [driver.Scrubber], such
-// as SQLite. Erasure is complete when the store lists no session of that user.
+// sessions that were deleted or have expired and are not purged yet. Each is erased with everything that it owns, the
+// sessions of its sub-agents and companions, and its event log. Then it removes the user's records from the store:
+// connected accounts, and answers to the user's requests. At the end it overwrites all that in the files of a
+// [driver.Scrubber], such as SQLite. Erasure is complete when the store lists no session of that user.
 //
 // It reads a page of sessions at a time and keeps no progress: if it is interrupted, call it again, and it continues
 // with the remaining sessions. A session that cannot be erased is an entry of the report and stops nothing. The error

@@ -27,10 +27,11 @@ import (
 // returns the Run of a queued turn, which begins when that run has ended. [BusyInterrupt] and [BusyRollback] stop the
 // run instead. Until its lease lapses, a dead run looks like a live one.
 //
-// The other errors are ErrInvalid or ErrTooLarge for bad input, ErrNotFound for an unknown agent, ErrAlreadyRunning
-// while another run holds the session (see [WithOnBusy]), or while a sub-agent of a wait that is being ended still runs,
-// ErrQueueFull for a turn that the session's queue has no room for (see [Options.MaxQueue]), ErrClosed after Close.
-// [cairn.Error.RetryAfter] of ErrAlreadyRunning is the time until the run's lease lapses unless its process renews it.
+// Further errors are ErrInvalid or ErrTooLarge for bad input, ErrNotFound for an unknown agent, and ErrClosed after
+// Close. The error is ErrAlreadyRunning while another run holds the session (see [WithOnBusy]), or while a sub-agent of
+// a wait that is being ended still runs. It is ErrQueueFull if the session's queue has no room for the turn (see
+// [Options.MaxQueue]). [cairn.Error.RetryAfter] of ErrAlreadyRunning is the time until the run's lease lapses unless
+// its process renews it.
 func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.Input, opts ...RunOption) (*Run, error) {
 	o := options(opts)
 	if err := cairn.CheckSessionID(sessionID); err != nil {
@@ -109,8 +110,8 @@ func (e *Engine) executable(agent string, in *cairn.Input, o *runOptions) error 
 // WithInput adds messages first, FromCheckpoint rewinds first. Behind a wait, the results of its calls come before the
 // messages of WithInput, which are queued until then. If a process died, they become the next turn, which begins when
 // the run that Resume takes over has ended. The error is ErrNotResumable if there is nothing to continue (see
-// [Engine.CanResume]), ErrAlreadyRunning while a run holds the session, ErrNotRunning if OnlyPaused refuses it,
-// ErrInvalid for the session of a sub-agent, which its root continues.
+// [Engine.CanResume]), ErrAlreadyRunning while a run holds the session, and ErrNotRunning if OnlyPaused refuses it. It
+// is ErrInvalid for the session of a sub-agent, which its root continues.
 func (e *Engine) Resume(ctx context.Context, sessionID string, opts ...RunOption) (*Run, error) {
 	o := options(opts)
 	if err := e.check(ctx, sessionID, o); err != nil {

@@ -101,7 +101,7 @@ func complete(o *Options) error {
 // Options tune an Engine. The zero value and nil mean the defaults. Its fields are declared in package settings.
 type Options = settings.Options
 
-// EventRetention bounds an event log. The zero value keeps everything.
+// EventRetention limits an event log. The zero value keeps everything.
 type EventRetention = settings.EventRetention
 
 // buildVersion returns the version of this program's main module, or else the revision that it was built from.

@@ -161,11 +161,11 @@ func ended(record *cairn.Run, err error) (*cairn.Result, error) {
 }
 
 // Events yields the run's events, past and future, from its first one to its EventRunEnd. It may be called any number
-// of times. It ends early only with an error: ctx's if it is done, ErrDeleted or ErrExpired if the session is gone,
-// ErrClosed if the engine was closed, and others if the log cannot be read or this process could not drive the run to
-// its end. If the messages may join another run, see [BusySteer], it yields the session's events from the moment the
-// messages were queued to the end of the run that carries them. If the turn is removed from the queue, it ends with
-// ErrAborted. [Run.Text] is for programs that want only the reply.
+// of times. It ends early only with an error: ctx's if it is done, ErrDeleted or ErrExpired if the session is gone, and
+// ErrClosed if the engine was closed. It ends with other errors if the log cannot be read or this process could not
+// drive the run to its end. If the messages may join another run, see [BusySteer], it yields the session's events from
+// the moment the messages were queued to the end of the run that carries them. If the turn is removed from the queue,
+// it ends with ErrAborted. [Run.Text] is for programs that want only the reply.
 func (r *Run) Events(ctx context.Context) iter.Seq2[cairn.Event, error] {
 	if r.queued {
 		return r.queuedEvents(ctx, r.start)

@@ -55,10 +55,10 @@ func ofCreation(name string, set func(*cairn.Session)) RunOption {
 	}
 }
 
-// WithUser names the user for whom Execute, Resume, Retry or Create acts. A session that the verb creates belongs to that
-// user. An existing session must belong to that user, or the error is ErrNotFound, as for a session that does not exist,
-// and nothing happens: an id that comes from a client cannot reach the session of another user. A session without a user
-// belongs to the empty name only. See [ActForOwner].
+// WithUser names the user for whom Execute, Resume, Retry or Create acts. A session that the verb creates belongs to
+// that user. An existing session must belong to that user. Otherwise nothing happens, and the error is ErrNotFound, as
+// for a session that does not exist: an id that comes from a client cannot reach the session of another user. A session
+// without a user belongs to the empty name only. See [ActForOwner].
 func WithUser(id string) RunOption {
 	return func(o *runOptions) { o.create.UserID, o.user = id, true }
 }
@@ -153,7 +153,7 @@ func FromMessage(n int) RunOption { return func(o *runOptions) { o.from = &n } }
 // KeepReplaced makes FromMessage keep the messages that it removes: the session's transcript and state before the
 // change go to a session of kind [cairn.ChildReplaced] below it, which lives and is deleted with it. A query with
 // store.SessionQuery.ParentID lists these. Each copies the messages. They do not count against Options.MaxTreeSessions;
-// Options.MaxReplaced bounds them. The copy is listed from the write on that begins the new turn: if the process dies
+// Options.MaxReplaced limits them. The copy is listed from the write on that begins the new turn: if the process dies
 // before, or the turn is refused, there is none.
 func KeepReplaced() RunOption { return func(o *runOptions) { o.keep = true } }
 
@@ -176,11 +176,11 @@ func (o *runOptions) storable() error {
 	return nil
 }
 
-// WithRunID names the run and makes an Execute, Resume or Retry idempotent: if the session has had a run of that id,
-// has it queued, or had its messages join another run, see [BusySteer], the call returns that run and does nothing
-// else. This holds across processes and for concurrent calls. No other run of any session may have the id. A Resume
-// that takes over a run whose process died keeps that run's id. The error is ErrInvalid for an id that breaks the rules
-// of [cairn.CheckSessionID].
+// WithRunID names the run and makes an Execute, Resume or Retry idempotent. The call returns an existing run, and does
+// nothing else, if the session has had a run of that id, has it queued, or had its messages join another run, see
+// [BusySteer]. This holds across processes and for concurrent calls. No other run of any session may have the id. A
+// Resume that takes over a run whose process died keeps that run's id. The error is ErrInvalid for an id that breaks
+// the rules of [cairn.CheckSessionID].
 func WithRunID(id string) RunOption { return func(o *runOptions) { o.runID = id } }
 
 // OnlyNew makes Execute begin nothing but the first turn of a session that does not exist. It reads nothing first: one
@@ -189,17 +189,17 @@ func WithRunID(id string) RunOption { return func(o *runOptions) { o.runID = id 
 // reserves the id. With [WithRunID], a repeated call returns the run that the first one began.
 func OnlyNew() RunOption { return func(o *runOptions) { o.fresh = true } }
 
-// OncePerMessage makes Execute idempotent by the id of its first message, which the caller sets: if the last turn of
-// the session, or a queued one, has a message of the user with that id, the call begins nothing and returns the Run of
+// OncePerMessage makes Execute idempotent by the id of its first message, which the caller sets. If the last turn of
+// the session, or a queued one, has a message of the user with that id, the call begins nothing. It returns the Run of
 // that turn, see [Run.Found]. It is for clients that repeat their requests. It works across processes and for
 // concurrent calls, and costs no read unless a summary replaces a part of the last turn. Earlier turns do not count: a
 // message that is sent again after a rewind begins a turn.
 func OncePerMessage() RunOption { return func(o *runOptions) { o.once = true } }
 
-// HavingSeen names a run of an earlier turn of the session that the caller has seen. If the messages of that run are no
-// longer part of the transcript when Execute would begin the turn or queue it, since another caller has replaced them or
-// rewound the session, the error is ErrOutdated, and nothing happens. A run that the session never had is accepted: it
-// may be of another session of the thread. An empty id adds no condition.
+// HavingSeen names a run of an earlier turn of the session that the caller has seen. The error is ErrOutdated, and
+// nothing happens, if the messages of that run are no longer part of the transcript when Execute would begin the turn
+// or queue it: another caller has replaced them or rewound the session. A run that the session never had is accepted:
+// it may be of another session of the thread. An empty id adds no condition.
 func HavingSeen(runID string) RunOption { return func(o *runOptions) { o.seen = runID } }
 
 // follows returns the message that a turn with an input must not repeat, and the run that it must follow; empty for

@@ -133,9 +133,9 @@ func (e *Engine) Cursor(ctx context.Context, row *cairn.Session) (cairn.Cursor, 
 
 // Events yields the events of a session and of the sessions below it after a cursor, past and future, across runs. For
 // a root these are the events of the whole tree, for a sub-agent's session only its own part of them. It ends only with
-// an error: ctx's when it is done, ErrTrimmed if the log no longer holds the events, see [Engine.Snapshot], ErrDeleted
-// or ErrExpired when the session is gone, ErrDeleted at once if the cursor belongs to an earlier session of that id,
-// and ErrClosed when the engine was closed.
+// an error: ctx's when it is done, ErrDeleted or ErrExpired when the session is gone, and ErrClosed when the engine was
+// closed. It ends with ErrTrimmed if the log no longer holds the events, see [Engine.Snapshot], and at once with
+// ErrDeleted if the cursor belongs to an earlier session of that id.
 func (e *Engine) Events(ctx context.Context, id string, after cairn.Cursor) iter.Seq2[cairn.Event, error] {
 	return func(yield func(cairn.Event, error) bool) {
 		row, err := e.at(ctx, id, after)
@@ -201,11 +201,11 @@ func (e *Engine) History(ctx context.Context, id string, after cairn.Cursor, lim
 const historyLimit = 1000
 
 // AddContext adds hidden messages to a session, whether or not it is running. A chat does not show them. The transcript
-// keeps the order in which the model saw it: a run under way appends them behind its step, with the step's commit and
-// regardless of the agent's durability, so the model reads them from its next call on, and the provider's cached prefix
-// stays valid. They are durable when AddContext returns, and on the transcript and the event log once that commit is
-// made. Until then they are an entry of the session's queue: the error is ErrQueueFull if that has no room, see
-// [Options.MaxQueue].
+// keeps the order in which the model saw it. A run under way appends the messages behind its step, with the step's
+// commit and regardless of the agent's durability. So the model reads them from its next call on, and the provider's
+// cached prefix stays valid. They are durable when AddContext returns, and on the transcript and the event log once
+// that commit is made. Until then they are an entry of the session's queue: the error is ErrQueueFull if that has no
+// room, see [Options.MaxQueue].
 func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) error {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return err

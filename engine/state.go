@@ -25,9 +25,9 @@ func IfVersion(version int64) StateOption { return func(o *stateOptions) { o.ver
 // state_patch; an equal state changes nothing. SetState does not read the stored state as the agent's type, so it
 // repairs a session whose state can no longer be decoded.
 //
-// The error is ErrAlreadyRunning while a run holds the session, ErrNotFound if there is no such session or its agent is
-// not registered here, ErrState if the new state cannot be decoded as the agent's state type, and ErrInvalid or
-// ErrTooLarge, with the field "state", if it is not an object or cannot be stored.
+// The error is ErrAlreadyRunning while a run holds the session, and ErrNotFound if there is no such session or its
+// agent is not registered here. It is ErrState if the new state cannot be decoded as the agent's state type. It is
+// ErrInvalid or ErrTooLarge, with the field "state", if the new state is not an object or cannot be stored.
 func (e *Engine) SetState(ctx context.Context, id string, state any, opts ...StateOption) (*cairn.Session, error) {
 	var o stateOptions
 	for _, opt := range opts {

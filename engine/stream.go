@@ -38,9 +38,9 @@ func (e *Engine) Stream(ctx context.Context, id string) (Stream, error) {
 
 // Emit publishes a custom event on the log of a session's tree, with data encoded as JSON, as [cairn.Step.Emit] does
 // from within a run. It belongs to no run and may be called at any time. The event is on the log when Emit returns; a
-// call whose error leaves that open may be repeated, which may publish it twice. The error is ErrInvalid for a name that
-// breaks the rules of ids and for data that cannot be encoded as JSON, ErrTooLarge for an event that the log does not
-// take, and ErrNotFound if the session does not exist.
+// call whose error leaves that open may be repeated, which may publish it twice. The error is ErrInvalid for a name
+// that breaks the rules of ids and for data that cannot be encoded as JSON. It is ErrTooLarge for an event that the log
+// does not accept, and ErrNotFound if the session does not exist.
 func (e *Engine) Emit(ctx context.Context, id, name string, data any) error {
 	if problem := ids.Check(name); problem != "" {
 		return cairn.Invalid("name", "event name %s", problem)

@@ -19,10 +19,10 @@ import (
 // the agent. Only the first answer counts; the receipt reports whether this one did.
 //
 // Submitting runs nothing, unless Options.AutoResume is set or a worker serves the store; Resume does. The error is
-// ErrNotFound if there is no such call (OutcomeUnknownCall), ErrInvalid, ErrTooLarge or ErrClaimed for a submission
-// that does not match the call, or for a call whose wait is being ended (OutcomeInvalid), and nothing is stored then.
-// An answer that was late or not the first is not an error. If the store fails, the receipt has no outcome; once the
-// answer is stored, a later failure is only logged.
+// ErrNotFound if there is no such call (OutcomeUnknownCall). It is ErrInvalid, ErrTooLarge or ErrClaimed for a
+// submission that does not match the call, or for a call whose wait is being ended (OutcomeInvalid). Nothing is stored
+// then. An answer that was late or not the first is not an error. If the store fails, the receipt has no outcome; once
+// the answer is stored, a later failure is only logged.
 func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (cairn.Receipt, error) {
 	invalid := cairn.Receipt{Outcome: cairn.OutcomeInvalid}
 	if err := cairn.CheckSessionID(root); err != nil {

@@ -106,9 +106,9 @@ func (e *Engine) erase(ctx context.Context, id string) error {
 // report and stops nothing. Any number of processes may sweep at once. The error says that ctx is done, or that the
 // store or the log could not list the sessions or logs that are due; the report is valid up to there.
 //
-// If the store's clock has moved by over a minute more than time has passed since the engine's last sweep, or less, the
-// sweep does nothing: the clock may be wrong, and purged sessions are lost. The error is then ErrUnavailable, and the
-// report says by how much. The next sweep continues, unless the clock jumps again.
+// Since the engine's last sweep, the store's clock must have moved by the time that has passed, within a minute.
+// Otherwise the sweep does nothing: the clock may be wrong, and purged sessions are lost. The error is then
+// ErrUnavailable, and the report says by how much. The next sweep continues, unless the clock jumps again.
 //
 // Expiry does not depend on sweeps: an access that finds an expired session removes it as well.
 //

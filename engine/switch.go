@@ -16,10 +16,10 @@ import (
 // a tool that is off is answered with an ErrToolOff error. Calls that the model has already made still run, including
 // those that wait for approval. Switches are part of the transcript: a branch inherits them, a rewind undoes them.
 //
-// The error is ErrNotFound if there is no such session, and ErrQueueFull while a run is under way and the session's queue
-// has no room, see [Options.MaxQueue]. It is ErrInvalid, with nothing switched, if no tool is named,
-// for cairn.FinishTool, and, if this engine has the session's agent, for a name that none of its tools has; an agent
-// with toolsets may have a tool of any name.
+// The error is ErrNotFound if there is no such session, and ErrQueueFull while a run is under way and the session's
+// queue has no room, see [Options.MaxQueue]. It is ErrInvalid, with nothing switched, if no tool is named, and for
+// cairn.FinishTool. If this engine has the session's agent, it is ErrInvalid for a name that none of its tools has; an
+// agent with toolsets may have a tool of any name.
 func (e *Engine) SwitchTools(ctx context.Context, id string, tools map[string]bool) error {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return err

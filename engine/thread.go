@@ -8,9 +8,10 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Thread returns the latest session of a thread, see [WithThread]: of those that exist, the one created last. If none
-// exists, it is the latest of those that were removed and are not purged yet, and has its Removal. The error is
-// ErrNotFound if there is none of these either. A query with store.SessionQuery.ThreadID lists all sessions of a thread.
+// Thread returns the latest session of a thread, see [WithThread]: the existing session that was created last. If none
+// exists, it is the latest session that was removed and is not purged yet, and has its Removal. The error is
+// ErrNotFound if there is none of these either. A query with store.SessionQuery.ThreadID lists all sessions of a
+// thread.
 func (e *Engine) Thread(ctx context.Context, id string) (*cairn.Session, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err

@@ -36,9 +36,9 @@ type Keeper interface {
 	// record it. It contains no @.
 	Name() string
 	// Driving reports whether the host continues a run by itself, under the lease that b names, so that no takeover is
-	// needed. An error means that this is not known now; the run is then left alone for a while. ctx ends after two
-	// seconds. If Driving does not answer by then, the host counts as unreachable for five seconds, in which it is not
-	// asked about any run. Driving is called for many runs at once.
+	// needed. An error means that this is unknown at present; the caller then leaves the run as it is for a while. ctx ends
+	// after two seconds. If Driving does not answer by then, the host counts as unreachable for five seconds, in which
+	// it is not asked about any run. Driving is called for many runs at once.
 	Driving(ctx context.Context, b Run) (bool, error)
 	// CheckLease rejects leases that lapse before the host has detected a dead process. The error is ErrInvalid, and
 	// names all durations involved.

@@ -37,7 +37,7 @@ type ClientCredentials struct {
 	ID     string
 	Secret string
 	// Issuer is the authorisation server that the credentials are for. If it is set, they are sent to no other one,
-	// whichever the MCP server names. Default: the one that the MCP server names.
+	// even if the MCP server names another. Default: the one that the MCP server names.
 	Issuer string
 	// HTTPClient makes the requests for tokens. Default: http.DefaultClient.
 	HTTPClient *http.Client

@@ -96,10 +96,10 @@ func KeyFromEnv(name string) ([]byte, error) {
 type Client struct {
 	ID     string
 	Secret string
-	// Scopes are the requested scopes. Default: those that the MCP server names.
+	// Scopes are the requested scopes. Default: the scopes that the MCP server names.
 	Scopes []string
-	// Issuer is the authorisation server that the client is registered with. If it is set, users are sent to no
-	// other one, whichever the MCP server names. Default: the one that the MCP server names.
+	// Issuer is the authorisation server that the client is registered with. If it is set, users are sent to no other
+	// one, even if the MCP server names another. Default: the one that the MCP server names.
 	Issuer string
 }
 

@@ -42,13 +42,13 @@ type Options struct {
 	// [cairn.ProviderFields]. Tools that the toolset adds, such as the one that calls new tools, do not have them.
 	// Default: none.
 	ProviderFields map[string]map[string]any
-	// Timeout bounds a call. Default: 1 minute.
+	// Timeout limits a call. Default: 1 minute.
 	Timeout time.Duration
 	// Required makes a turn fail whose session has no tools of the server because the server did not list them within
 	// ListTimeout. Default: such a turn continues without them, and [cairn.EventToolsMissing] names the server.
 	Required bool
 	// ListTimeout is how long a turn waits for the list of tools if none is known, such as while a command starts. The
-	// engine's Options.HookTimeout bounds it, too. Default: 15 seconds. See also [Server.Ready].
+	// engine's Options.HookTimeout limits it, too. Default: 15 seconds. See also [Server.Ready].
 	ListTimeout time.Duration
 	// MaxResult is the maximum size of a result's text in bytes; a larger one is an error of the call. Default: 1
 	// MiB.

@@ -68,7 +68,7 @@ const (
 	ActionRun    Action = "run"    // start, resume and stop turns; create a session
 	ActionChange Action = "change" // branch, rewind, delete and the like
 	ActionReview Action = "review" // see, claim and decide a pending call
-	// ActionContext is to see the session of an open call, and those that wait for it, up to the call.
+	// ActionContext is to see the session of an open call, and the sessions that wait for it, up to the call.
 	ActionContext Action = "context"
 )
 
@@ -87,9 +87,9 @@ type Access struct {
 type Policy func(context.Context, Access) (bool, error)
 
 // OwnSessions is the default policy. A user may do anything with the sessions that carry its name, and decide their
-// calls. A call with named reviewers is decided by these alone. A reviewer may decide approvals and questions that name
-// none; client tools and accounts to connect are for the session's user. A principal that may decide an open call may read
-// the conversation up to it. An operator may read everything. An administrator may do anything.
+// calls. Only named reviewers decide a call that names any. A reviewer may decide approvals and questions that name
+// none; client tools and accounts to connect are for the session's user. A principal that may decide an open call may
+// read the conversation up to it. An operator may read everything. An administrator may do anything.
 func OwnSessions(_ context.Context, a Access) (bool, error) {
 	p := a.Principal
 	if p.Is(RoleAdmin) {

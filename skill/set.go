@@ -39,7 +39,7 @@ type Set struct {
 	warned map[string]bool // what was logged; once is enough
 }
 
-// New returns the set of the skills that providers bring. If two skills have one name, the first counts. The error is
+// New returns the set of the skills that providers find. If two skills have one name, the first counts. The error is
 // ErrInvalid if there is no provider, one is nil, or a skill of [Define] is not valid.
 func New(providers []Provider, opts *Options) (*Set, error) {
 	o := Options{}

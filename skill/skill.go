@@ -71,7 +71,7 @@ type File struct {
 	Size int64
 }
 
-// Provider brings skills from somewhere. Its methods may be called concurrently.
+// Provider finds skills in some place. Its methods may be called concurrently.
 type Provider interface {
 	// List returns the skills that there are, in any order. It is called when a turn begins. After an error the session
 	// keeps the skills that it has.

@@ -52,7 +52,7 @@ type Options struct {
 	// means 256, a negative value none.
 	CacheSessions int
 	// CacheBytes is the approximate number of bytes of messages, state and cached results that those sessions may hold
-	// together; 0 means 64 MiB, a negative value any number. A session that exceeds it alone is not kept.
+	// together; 0 means 64 MiB, a negative value any number. A session that exceeds it on its own is not kept.
 	CacheBytes int64
 	// AutoResume makes Submit resume a session in this process once the last answer that it waited for is in. When
 	// Submit returns the run has begun, except for a run of a dead process, which is taken over in the background.
@@ -93,8 +93,9 @@ type Options struct {
 	MaxQueue int
 	// Host drives the runs; nil means goroutines of this process.
 	Host host.Host
-	// HostGrace is how long Work leaves a run with a lapsed lease alone if the run was given to a [host.Keeper] with another
-	// name than Host's, which cannot be asked here; 0 means 2 minutes, a negative value none. Verbs do not wait for it.
+	// HostGrace is how long Work leaves a run with a lapsed lease alone if it was given to a [host.Keeper] whose name
+	// is not Host's, since this process cannot ask that host; 0 means 2 minutes, a negative value no time. Verbs do not
+	// wait for it.
 	HostGrace time.Duration
 	// Version is the program's version as Work registers it, see engine.Worker; empty means the version of the
 	// program's main module, or the revision that it was built from.
@@ -109,7 +110,7 @@ type Options struct {
 	NewID func(prefix string) string
 }
 
-// EventRetention bounds an event log. The zero value keeps everything.
+// EventRetention limits an event log. The zero value keeps everything.
 //
 // A log is cut at the beginning of a run of the tree. It keeps at least the events after its root's last commit, the
 // events of every run that has not ended or is suspended, and the events of the last hour, see

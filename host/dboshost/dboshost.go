@@ -77,7 +77,7 @@ type Host struct {
 
 // Open connects to a DBOS system database, given as a PostgreSQL URL or as "sqlite:" and a path, and migrates its
 // tables. Processes migrate one at a time; for SQLite they lock an empty file next to the database. A deadline of ctx
-// bounds Open; the host does not end with ctx. DBOS's environment variables (DBOS__APPVERSION, DBOS__VMID) take
+// limits Open; the host does not end with ctx. DBOS's environment variables (DBOS__APPVERSION, DBOS__VMID) take
 // precedence over Version and Executor. The error names the invalid option.
 func Open(ctx context.Context, database string, opts *Options) (*Host, error) {
 	h := &Host{drives: map[string]*drive{}}
@@ -141,10 +141,10 @@ func newExecutor() string {
 	return host + ":" + strconv.Itoa(os.Getpid()) + ":" + ids.New("executor")
 }
 
-// Serve makes the process drive workflows and carry out their effects in eng, which must have been made with this Host:
-// the workflows that a process of this name left behind, those in the queue and, without a limit on concurrency, the
-// turns that it begins. A process that does not serve only begins turns for others to drive. Serve is called once and
-// returns at once.
+// Serve makes the process drive workflows and carry out their effects in eng, which must have been made with this Host.
+// It drives the workflows that a process of this name left behind, the workflows in the queue and, without a limit on
+// concurrency, the turns that it begins. A process that does not serve only begins turns for others to drive. Serve is
+// called once and returns at once.
 func (h *Host) Serve(eng *engine.Engine) error {
 	if eng == nil {
 		return cairn.Invalid("engine", "is required")
@@ -201,9 +201,8 @@ func (h *Host) Name() string { return "dbos/" + strings.ReplaceAll(h.opts.App, "
 // CheckLease implements [host.Keeper]. DBOS never detects a dead process, so no lease is too short for it.
 func (h *Host) CheckLease(time.Duration) error { return nil }
 
-// Driving implements [host.Keeper]. DBOS does not know whether a process is alive, so for workflows of other
-// processes the lease alone decides. Workflows that this process drives, and queued ones of this version, need no
-// takeover.
+// Driving implements [host.Keeper]. DBOS does not know whether a process is alive, so for workflows of other processes
+// only the lease decides. Workflows that this process drives, and queued ones of this version, need no takeover.
 func (h *Host) Driving(ctx context.Context, b host.Run) (bool, error) {
 	id := firstID(b)
 	found, err := h.list(ctx, dbos.WithFilterWorkflowIDs(id, laterID(b)))

@@ -15,7 +15,7 @@ import (
 )
 
 // RunWrites checks the number of writes of a turn on a store with a log of its own: one commit for its beginning and
-// one for each step, which take the events along, one append for the first text of a step, and no reads.
+// one for each step, one append for the first text of a step, and no reads. The commits include the events.
 func RunWrites(t *testing.T, place Store) {
 	moment := scripted.Pause(5 * time.Millisecond) // shorter than events are held back
 	for name, steps := range map[string][]scripted.Step{

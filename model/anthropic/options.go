@@ -35,15 +35,15 @@ type Options struct {
 	// IdleTimeout is how long a call waits without receiving a byte before it fails with a retryable error. It
 	// applies to the first byte too. Default: 2 minutes.
 	IdleTimeout time.Duration
-	// MaxOutputTokens bounds replies for which the settings have no bound, since the API requires one. Default:
-	// 32,000, which every model since Claude 4 accepts.
+	// MaxOutputTokens limits replies for which the settings have no limit, since the API requires one. Default: 32,000,
+	// which every model since Claude 4 accepts.
 	MaxOutputTokens int
 	// Cache is how long the provider caches the beginning of a conversation: "5m", "1h", which costs more to write,
 	// or "off". Default: "5m".
 	Cache string
-	// StrictTools makes the provider enforce the schemas of tool arguments, for each tool whose schema permits it:
-	// every object in it must have "additionalProperties": false, and it may only have keywords that the API can
-	// enforce, which does not include bounds of numbers and lengths. Other tools are sent as they are without it. The
+	// StrictTools makes the provider enforce the schemas of tool arguments, for each tool whose schema permits it.
+	// Every object in the schema must have "additionalProperties": false. The schema may only have keywords that the
+	// API can enforce, which excludes bounds of numbers and lengths. Other tools are sent as they are without it. The
 	// API limits how many tools of a request may be strict.
 	StrictTools bool
 	// ServerTools are tools that the provider executes itself, in the provider's own form, for example

@@ -37,9 +37,9 @@ type Options struct {
 	// IdleTimeout is how long a call waits without receiving a byte before it fails with a retryable error. It
 	// applies to the first byte too. Default: 2 minutes.
 	IdleTimeout time.Duration
-	// StrictTools makes the provider enforce the schemas of tool arguments, for each tool whose schema permits it:
-	// every object in it must have "additionalProperties": false and require all of its properties, and it may only
-	// have keywords that the API can enforce. Other tools are sent as they are without it.
+	// StrictTools makes the provider enforce the schemas of tool arguments, for each tool whose schema permits it.
+	// Every object in the schema must have "additionalProperties": false and require all of its properties. The schema
+	// may only have keywords that the API can enforce. Other tools are sent as they are without it.
 	StrictTools bool
 	// ServerTools are tools that the provider executes itself, in the provider's own form, for example
 	// map[string]any{"type": "web_search"}. Default: none.

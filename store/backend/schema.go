@@ -54,10 +54,10 @@ func Migrations(files fs.FS, dir string) (Schema, error) {
 	return list, nil
 }
 
-// Pending compares the migrations that a store records, in order, with the schema, and returns those that it lacks. The
-// error is ErrSchema, about the store named where, in two cases. A recorded fingerprint is missing or differs from the
-// fingerprint of this number's migration: then the numbers say nothing about the tables. Or the store is newer, and one
-// of the migrations that this build does not know needs a newer build.
+// Pending compares the migrations that a store records, in order, with the schema, and returns the migrations that it
+// lacks. The error is ErrSchema, about the store named where, in two cases. A recorded fingerprint is missing or
+// differs from the fingerprint of this number's migration: then the numbers say nothing about the tables. Or the store
+// is newer, and one of the migrations that this build does not know needs a newer build.
 func (s Schema) Pending(where string, applied []driver.Migration) (Schema, error) {
 	for i, a := range applied {
 		switch {
@@ -79,7 +79,7 @@ func (s Schema) Pending(where string, applied []driver.Migration) (Schema, error
 	return s[min(len(applied), len(s)):], nil
 }
 
-// Status lists the migrations of the schema, and those that only a newer build knows, as a store records them.
+// Status lists the migrations of the schema, and recorded migrations that only a newer build knows.
 func (s Schema) Status(applied []driver.Migration) []driver.Migration {
 	list := make([]driver.Migration, 0, max(len(s), len(applied)))
 	for i := range max(len(s), len(applied)) {

@@ -114,9 +114,9 @@ type Commit struct {
 	// Where there are events, the row's and the checkpoint's LogSequence become the sequence of the last one, and
 	// StartSequence of StartRun the sequence before the first; the commit's own values are ignored. But a writer other
 	// than the run under way leaves the row at the place on the log where the run's open step begins: LogSequence stays
-	// as without events if the session is active before and after the commit, which has no Guard.Token, leaves the
-	// lease and starts no run. If the commit takes the lease, the log from then on refuses events of holders of a lower
-	// token, see [Fencer].
+	// as without events. This applies to a commit without Guard.Token that leaves the lease and starts no run, if the
+	// session is active before and after it. If the commit takes the lease, the log from then on refuses events of
+	// holders of a lower token, see [Fencer].
 	//
 	// Only a [LogProvider] appends events; any other store refuses the commit, see [Commit.ValidateFor]. An event that is
 	// too large for the log is ErrTooLarge, and a log that was dropped ErrDeleted; nothing is written then.
@@ -237,8 +237,8 @@ func (g Guard) Lost(s *cairn.Session) error {
 const maxVersionStep = 1 << 24
 
 // NextVersion returns the version of the write after version. The first version of a session is 1. Later ones grow by
-// random steps, so that a version names one write and not only its number: a store that has lost its last writes, such
-// as a promoted replica, does not have a version again that a process remembers.
+// random steps, so that a version names one write and not only its number. A store that has lost its last writes, such
+// as a promoted replica, therefore never repeats a version that a process remembers.
 func NextVersion(version int64) int64 {
 	if version == 0 {
 		return 1
@@ -352,7 +352,7 @@ type LeaseChange struct {
 type ContextChange struct {
 	UserID *string `json:"user_id,omitempty"`
 	Title  *string `json:"title,omitempty"`
-	// Tags replaces the tags. AddTags then adds those that the session does not have.
+	// Tags replaces the tags. AddTags then adds the tags that the session does not have.
 	Tags    *[]string `json:"tags,omitempty"`
 	AddTags []string  `json:"add_tags,omitempty"`
 	// Metadata sets entries, each as a whole; an empty string or nil, JSON's null, removes one.

@@ -31,8 +31,8 @@ type Log interface {
 	// Trim removes the events before a sequence. Later events keep their sequences.
 	Trim(ctx context.Context, log string, before int64) error
 	// Drop permanently removes a log with all its events. From then on Append, Read, Follow and Bounds of it fail with
-	// ErrDeleted, and so do its current followers, so that a process that has not noticed the removal can neither
-	// append to the log nor create it again. A log may forget that it was dropped after [DroppedFor].
+	// ErrDeleted, and so do its current followers. So a process that has not noticed the removal can neither append to
+	// the log nor create it again. A log may forget that it was dropped after [DroppedFor].
 	Drop(ctx context.Context, log string) error
 	// MaxEvent returns the maximum size of an encoded event, in bytes.
 	MaxEvent() int
@@ -65,8 +65,8 @@ type Writer struct {
 	Batch int64
 }
 
-// LogSweeper is a Log that knows which of its logs are due for a sweep: those that have grown since the last sweep, and
-// those whose next sweep time has come. The logs of this project are LogSweepers. Workers trim no other logs.
+// LogSweeper is a Log that lists the logs that are due for a sweep: logs that have grown since the last sweep, and logs
+// whose next sweep time has come. The logs of this project are LogSweepers. Workers trim no other logs.
 //
 // A log is due for a sweep from its first event on. [LogSweeper.Swept] defers the next sweep, and the first event
 // appended after that makes the log due again at once. Appending therefore writes the time only once per sweep, and an

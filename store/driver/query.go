@@ -42,7 +42,7 @@ type SessionQuery struct {
 // MaxFilterDepth is how deeply the objects of SessionQuery.Metadata may be nested.
 const MaxFilterDepth = 16
 
-// Begin checks the query and returns the place at which its page begins. It brings Metadata into the form in which
+// Begin checks the query and returns the place at which its page begins. It converts Metadata to the form in which
 // [SessionQuery.Selects] compares it with stored rows. Stores call it first. The error is ErrInvalid, or ErrTooLarge
 // for metadata of more than [cairn.MaxMetadataBytes], and names the field.
 func (q *SessionQuery) Begin() (Cursor, error) {

@@ -55,10 +55,10 @@ type Store interface {
 
 	// Branch creates the session to with the messages and state that the session from had at a point. The branch has
 	// version 1, no runs and no checkpoints. to provides the new session's id, agent and context as in Commit.Create,
-	// and its Status if that is completed; otherwise the branch is idle.
-	// Its Opening is kept if the branch includes the message of that opening. The error is ErrExists if the session to exists, ErrNotFound if from or its checkpoint
-	// does not exist, and ErrInvalid for more messages than there are, or for so few that the state after them was
-	// pruned, see [Pruned].
+	// and its Status if that is completed; otherwise the branch is idle. Its Opening is kept if the branch includes the
+	// message of that opening. The error is ErrExists if the session to exists, and ErrNotFound if from or its
+	// checkpoint does not exist. It is ErrInvalid for more messages than there are, or for so few that the state after
+	// them was pruned, see [Pruned].
 	Branch(ctx context.Context, from string, at BranchPoint, to *cairn.Session) (*cairn.Session, error)
 	// Prune removes all but the newest keep checkpoints of a session, with everything that only the removed ones
 	// needed, and returns how many it removed. The session's current checkpoint is always kept. keep must be at least

@@ -39,7 +39,7 @@ type Options struct {
 	// More are better where the server has many processors, or an answer takes milliseconds. Negative means that each
 	// step has a statement of its own.
 	Collectors int
-	// ExecTimeout bounds the total duration of the statements that the tools of one step have recorded with [Exec]; 0
+	// ExecTimeout limits the total duration of the statements that the tools of one step have recorded with [Exec]; 0
 	// means 5 s. While they run, the session's row is locked and one connection is in use; commits to other sessions
 	// continue, also in the same tree: the step's events are appended after the statements.
 	ExecTimeout time.Duration

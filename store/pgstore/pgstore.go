@@ -42,12 +42,12 @@ var (
 )
 
 // Open connects to the database at url, a libpq connection string, and brings the schema up to date, creating it if it
-// does not exist. pool_max_conns in the URL bounds the number of connections; the default is 16. Two more are outside
+// does not exist. pool_max_conns in the URL limits the number of connections; the default is 16. Two more are outside
 // of the pool: one notifies other processes of events and stop requests, and one listens while there are followers or
 // watches. The error is ErrInvalid for an account or database that the server refuses. It is ErrUnavailable for a
 // server that cannot be reached, is read-only or has no connection left. It is ErrSchema, and nothing is changed, for a
-// schema that belongs to another application, is missing although NoMigrate is set, was made by an unreleased build, or
-// has a newer version that does not allow this build, see [driver.Migration].
+// schema that belongs to another application, was made by an unreleased build, or is missing although NoMigrate is set.
+// It is also ErrSchema for a newer version that does not allow this build, see [driver.Migration].
 func Open(ctx context.Context, url string, opts *Options) (*Store, error) {
 	s, err := connect(ctx, url, opts)
 	if err != nil {

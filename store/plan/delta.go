@@ -278,7 +278,7 @@ func (d *Delta) Logged(before int64) {
 	}
 }
 
-// RowAt is At for the row alone, for stores whose server sets all other times.
+// RowAt is At for only the row, for stores whose server sets all other times.
 func (d *Delta) RowAt(now time.Time) *cairn.Session {
 	now = stored(now)
 	row := d.Row

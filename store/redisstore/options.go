@@ -24,7 +24,7 @@ type Options struct {
 	// EventRetention is how long the server keeps a log's events after the last append. After that, readers get
 	// ErrTrimmed. 0 means that events stay until they are trimmed or dropped.
 	EventRetention time.Duration
-	// Connections bounds the connections to each server, not counting one that listens; 0 means 10 per processor.
+	// Connections limits the connections to each server, not counting one that listens; 0 means 10 per processor.
 	Connections int
 	// RetryFor is how long Open waits for a server that is starting, is a replica that may be promoted, or cannot be
 	// reached, and how long a call waits for one that is starting. On a cluster and with Sentinel, where a failover

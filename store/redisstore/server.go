@@ -121,9 +121,9 @@ func (d *database) inspect(ctx context.Context, doing string) error {
 	})
 }
 
-// Health repeats the checks of Open, since an operator may have changed the server: that the server can be reached,
-// that it accepts writes and does not evict sessions, and that the user has every right that the store needs. The error
-// names the fault. Health takes a round trip or two to each server.
+// Health repeats the checks of Open, since an operator may have changed the server. The server must be reachable,
+// accept writes and not evict sessions, and the user must have every right that the store needs. The error names the
+// fault. Health takes a round trip or two to each server.
 func (s *Store) Health(ctx context.Context) error {
 	if err := s.check(ctx); err != nil {
 		return err

@@ -39,8 +39,8 @@ type Options struct {
 	// [ReadOnlyError]. Sessions that have expired and were not removed yet are shown as they are. Open's
 	// error is ErrNotFound for a missing file and ErrSchema for one that would have to be migrated.
 	ReadOnly bool
-	// ExecTimeout bounds the total time of the statements that the tools of one step recorded with [Exec]; 0 means 5 s.
-	// While they run, no other session of the file can commit, in any process.
+	// ExecTimeout limits the total duration of the statements that the tools of one step recorded with [Exec]; 0 means
+	// 5 s. While they run, no other session of the file can commit, in any process.
 	ExecTimeout time.Duration
 }
 

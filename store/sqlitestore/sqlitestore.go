@@ -51,9 +51,9 @@ var (
 
 // Open opens the database file at path and brings its schema up to date. It creates a missing file, readable and
 // writable for its owner only; the permissions of an existing file do not change. It fails with ErrSchema and changes
-// nothing for a file of another application, for one whose schema was made by an unreleased build, and for one of a
-// newer version that does not allow this build, see [driver.Migration]. The file must be on a local disk, and so must the
-// two files that SQLite keeps next to it. For a file that cannot be written, the error is ErrUnavailable and wraps a
+// nothing if the file belongs to another application, has a schema made by an unreleased build, or has a newer version
+// that does not allow this build, see [driver.Migration]. The file must be on a local disk, and so must the two files
+// that SQLite keeps next to it. For a file that cannot be written, the error is ErrUnavailable and wraps a
 // [ReadOnlyError]; see Options.ReadOnly.
 func Open(path string, opts *Options) (*Store, error) {
 	o, err := opts.withDefaults()
