@@ -189,8 +189,8 @@ type Error struct {
 	// Field is the argument or definition at fault; empty if there is none.
 	Field string `json:"field,omitempty"`
 	// RetryAfter is how long to wait before another attempt; 0 if that is not known. A provider asks for it. For
-	// ErrAlreadyRunning it is the time until the run's lease lapses: a process that lives renews the lease, so the session is
-	// free by then only if the process has died.
+	// ErrAlreadyRunning it is the time until the run's lease lapses: a process that lives renews the lease, so the
+	// session is free by then only if the process has died.
 	RetryAfter Duration `json:"retry_after,omitempty"`
 	// NoRetry reports that the provider asks not to repeat the call, although calls with this code may be repeated.
 	NoRetry bool `json:"no_retry,omitempty"`
@@ -247,7 +247,8 @@ func (e *Error) Is(target error) bool {
 	return e.Code.Is(target)
 }
 
-// Retryable reports whether the call may succeed when it is repeated: its code says so, and the provider did not object.
+// Retryable reports whether the call may succeed when it is repeated: its code says so, and the provider did not
+// object.
 func (e *Error) Retryable() bool { return e.Code.Retryable() && !e.NoRetry }
 
 // Public returns the error as the end user of a conversation may read it: its code, RetryAfter, and a message derived

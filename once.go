@@ -13,9 +13,9 @@ import (
 // the second Once the second result, and so on. Use it for work that a tool does before it asks and should not repeat.
 // If the process crashes before the question was stored, fn is called again; [Call.IdempotencyKey] is the same then.
 //
-// T is kept as JSON, with U+FFFD in place of characters that a session cannot keep, see [CheckJSON]. A result that fn returns together with an error is not kept. Kept values, together with the
-// question's prompt and payload, are limited to [MaxPromptBytes]; beyond that Ask fails with an ErrTooLarge error.
-// The people who answer do not see them.
+// T is kept as JSON, with U+FFFD in place of characters that a session cannot keep, see [CheckJSON]. A result that fn
+// returns together with an error is not kept. Kept values, together with the question's prompt and payload, are limited
+// to [MaxPromptBytes]; beyond that Ask fails with an ErrTooLarge error. The people who answer do not see them.
 func Once[T any](ctx context.Context, call *Call, fn func(ctx context.Context) (T, error)) (T, error) {
 	var v T
 	raw, err := call.env.Kept()

@@ -33,10 +33,10 @@ func RawOutput(jsonSchema json.RawMessage) *OutputType {
 }
 
 // Native returns the type for the structured output of the model's provider: the provider is given the schema with the
-// request, and the text with which the model ends is the output. The session has it as a call of [FinishTool], so guards,
-// checks and events stay the same; the text of such a reply is not streamed. Models whose adapter cannot do so, and those
-// behind agents of other servers, are given the tool, and so are models whose server refuses structured output, from that
-// refusal on. Providers restrict the schemas: see docs/PROVIDERS.md.
+// request, and the text with which the model ends is the output. The session has it as a call of [FinishTool], so
+// guards, checks and events stay the same; the text of such a reply is not streamed. Models whose adapter cannot do so,
+// and those behind agents of other servers, are given the tool, and so are models whose server refuses structured
+// output, from that refusal on. Providers restrict the schemas: see docs/PROVIDERS.md.
 func (o *OutputType) Native() *OutputType {
 	native := *o
 	native.native = true

@@ -115,8 +115,8 @@ type Session struct {
 	// way. Content of later events of the session is not in its messages yet; events of the run's open step follow it.
 	// If the log is kept in another place than the session, it may be lower.
 	LogSequence int64 `json:"log_sequence"`
-	// Outbox has the events of the last commit that made any, if they are not known to be on the event log. The log is then
-	// kept in another place than the session.
+	// Outbox has the events of the last commit that made any, if they are not known to be on the event log. The log is
+	// then kept in another place than the session.
 	Outbox *Outbox `json:"outbox,omitempty"`
 	// Lease is the lease of the process that drives the session, or drove it last. Its JSON omits the owner and the
 	// fencing token, with which a process could write to the session: a store encodes them itself.

@@ -46,8 +46,8 @@ type StateType struct {
 	err     error
 }
 
-// StateOf declares S, which must encode to a JSON object, as the type of an agent's state. initial is the state of a new
-// session: at most one value; without it, the zero value of S, and an empty object for a map.
+// StateOf declares S, which must encode to a JSON object, as the type of an agent's state. initial is the state of a
+// new session: at most one value; without it, the zero value of S, and an empty object for a map.
 func StateOf[S any](initial ...S) *StateType {
 	st := &StateType{typ: reflect.TypeFor[S]()}
 	var first S

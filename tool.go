@@ -27,8 +27,8 @@ type definition = bridge.Tool[Call, CachePolicy, RetryPolicy, Agent, CallKind, Q
 type ToolOption func(*Tool)
 
 // FinishWith makes the tool's result the output of the turn: a successful call ends the turn. Calls of other tools
-// in the same reply run first, and the tool sees the state after them, as with [Serial]. If one of them ends in an error,
-// or is denied, the tool does not run: the model reads why and calls it again.
+// in the same reply run first, and the tool sees the state after them, as with [Serial]. If one of them ends in an
+// error, or is denied, the tool does not run: the model reads why and calls it again.
 func FinishWith() ToolOption { return func(t *Tool) { t.def.Finishes = true } }
 
 // Serial makes each call of the tool run by itself: after all calls that precede it in the reply, whose writes to the

@@ -20,8 +20,8 @@ type EraseReport struct {
 	Stopped int `json:"stopped"`
 	// Records counts the user's records that were removed, see [store.UserRecords].
 	Records int `json:"records"`
-	// Remains describes why erased data can still be read in the bytes of the store's files, and where; empty if it cannot,
-	// or the store is not a [driver.Scrubber]. The next EraseUser or Sweep overwrites it.
+	// Remains describes why erased data can still be read in the bytes of the store's files, and where; empty if it
+	// cannot, or the store is not a [driver.Scrubber]. The next EraseUser or Sweep overwrites it.
 	Remains string `json:"remains,omitempty"`
 	// Failed counts the sessions that are not gone completely. Errors holds the reasons of the first hundred.
 	Failed int          `json:"failed"`

@@ -132,8 +132,8 @@ func WithInput(in cairn.Input) RunOption { return func(o *runOptions) { o.input 
 // is empty. It is stored with the run, and with a queued turn; messages that may join the turn under way, see
 // [BusySteer], cannot have one. A Resume or Retry without it uses the model of the run that it continues; any other
 // turn uses Agent.Model, as do the runs of sub-agents. A Resume with it of a session whose process died stops the dead
-// run as [Engine.Interrupt] does and begins another. The error is ErrInvalid for a name that the agent does not have. If the agent has lost the
-// name since, Agent.Model is used.
+// run as [Engine.Interrupt] does and begins another. The error is ErrInvalid for a name that the agent does not have.
+// If the agent has lost the name since, Agent.Model is used.
 func WithModel(name string) RunOption { return func(o *runOptions) { o.model = &name } }
 
 // FromCheckpoint makes Resume first rewind to one of the session's checkpoints, as [Engine.Rewind] does.

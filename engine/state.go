@@ -54,8 +54,8 @@ func (e *Engine) SetState(ctx context.Context, id string, state any, opts ...Sta
 	})
 }
 
-// maxPatchNote is the largest patch of a verb, in bytes of JSON, that its event has. Of a larger one the event says only
-// that the state has changed.
+// maxPatchNote is the largest patch of a verb, in bytes of JSON, that its event has. Of a larger one the event says
+// only that the state has changed.
 const maxPatchNote = 16 << 10
 
 // stateCommit returns the commit that replaces the state of a session; nil if the state is equal.

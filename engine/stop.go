@@ -237,8 +237,8 @@ func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.St
 	return nil
 }
 
-// aheadGrace is how long a stop leaves a run to its holder whose lease is [cairn.Lease.Ahead]: a living holder keeps the
-// partial reply.
+// aheadGrace is how long a stop leaves a run to its holder whose lease is [cairn.Lease.Ahead]: a living holder keeps
+// the partial reply.
 const aheadGrace = 2 * time.Second
 
 // awaitStop returns when a run that was asked to stop has ended. If the run's process is gone, it ends the run itself.

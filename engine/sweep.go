@@ -64,12 +64,13 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 	return row, nil
 }
 
-// Erase removes a session as Delete does, which stops it if it is busy, and then purges it at once, without retention. It also purges a session that
-// was deleted or has expired. The id is free afterwards. Readers of its events end with ErrDeleted, without an event. If
-// Erase fails after it has hidden the session, a Sweep does the rest after the retention.
+// Erase removes a session as Delete does, which stops it if it is busy, and then purges it at once, without retention.
+// It also purges a session that was deleted or has expired. The id is free afterwards. Readers of its events end with
+// ErrDeleted, without an event. If Erase fails after it has hidden the session, a Sweep does the rest after the
+// retention.
 //
-// In a store that is a [driver.Scrubber], such as SQLite, Erase then overwrites the session in the store's files. If that
-// has to wait for a reader, Erase logs a warning and the next Sweep repeats it.
+// In a store that is a [driver.Scrubber], such as SQLite, Erase then overwrites the session in the store's files. If
+// that has to wait for a reader, Erase logs a warning and the next Sweep repeats it.
 func (e *Engine) Erase(ctx context.Context, id string) error {
 	if _, err := e.removeStopped(ctx, id, "the session was erased", e.erase); err != nil {
 		return err

@@ -36,9 +36,9 @@ type Keeper interface {
 	// record it. It contains no @.
 	Name() string
 	// Driving reports whether the host continues a run by itself, under the lease that b names, so that no takeover is
-	// needed. An error means that this is unknown at present; the caller then leaves the run as it is for a while. ctx ends
-	// after two seconds. If Driving does not answer by then, the host counts as unreachable for five seconds, in which
-	// it is not asked about any run. Driving is called for many runs at once.
+	// needed. An error means that this is unknown at present; the caller then leaves the run as it is for a while. ctx
+	// ends after two seconds. If Driving does not answer by then, the host counts as unreachable for five seconds, in
+	// which it is not asked about any run. Driving is called for many runs at once.
 	Driving(ctx context.Context, b Run) (bool, error)
 	// CheckLease rejects leases that lapse before the host has detected a dead process. The error is ErrInvalid, and
 	// names all durations involved.
@@ -58,15 +58,15 @@ type Engine interface {
 	// host to retry.
 	//
 	// The error is ErrFenced if another process has taken the run over; the host then abandons it. It is ErrInvalid for an
-	// unknown effect, ErrNotFound for an unknown agent or a deleted session, ErrClosed after Close, and any other error for
-	// a failure that may pass.
+	// unknown effect, ErrNotFound for an unknown agent or a deleted session, ErrClosed after Close, and any other error
+	// for a failure that may pass.
 	Effect(ctx context.Context, name string, in json.RawMessage) (out json.RawMessage, err error)
-	// ReleaseRun releases a run that a host can no longer drive, so that a worker takes it over at once instead of when the
-	// lease lapses. It is not an error if another process already has the run.
+	// ReleaseRun releases a run that a host can no longer drive, so that a worker takes it over at once instead of when
+	// the lease lapses. It is not an error if another process already has the run.
 	ReleaseRun(ctx context.Context, at Position) error
 	// Hold renews a run's lease while do runs. A host calls it around its work for the run between two effects, such as
 	// waiting for a sub-agent's run. The context passed to do ends if the lease is lost or cannot be renewed; the error is
-	// then ErrFenced or ErrUnavailable, as from Effect. It also ends when the engine is closed, with ErrClosed: Close waits
-	// for effects, but not for waits between them.
+	// then ErrFenced or ErrUnavailable, as from Effect. It also ends when the engine is closed, with ErrClosed: Close
+	// waits for effects, but not for waits between them.
 	Hold(ctx context.Context, at Position, do func(context.Context) error) error
 }

@@ -40,11 +40,12 @@ type TreeCopy struct {
 	Err error
 }
 
-// CopyTrees copies session trees as [Copy] does, many at a time, and yields the outcome of each in the order of roots. A
-// tree that cannot be copied is an outcome, and keeps none of the others from being copied. Each tree is imported all at
-// once or not at all, so a copy that was interrupted can be repeated: trees that are there already are compared only. It
-// ends early with an error of roots, or when ctx is done, after the outcomes of the trees that were copied by then, with
-// the error of ctx. If the caller stops, the copies under way are cancelled, and have ended when the iterator returns.
+// CopyTrees copies session trees as [Copy] does, many at a time, and yields the outcome of each in the order of roots.
+// A tree that cannot be copied is an outcome, and keeps none of the others from being copied. Each tree is imported all
+// at once or not at all, so a copy that was interrupted can be repeated: trees that are there already are compared
+// only. It ends early with an error of roots, or when ctx is done, after the outcomes of the trees that were copied by
+// then, with the error of ctx. If the caller stops, the copies under way are cancelled, and have ended when the
+// iterator returns.
 func CopyTrees(ctx context.Context, from, to Importer, roots iter.Seq2[string, error]) iter.Seq2[TreeCopy, error] {
 	return func(yield func(TreeCopy, error) bool) {
 		var working sync.WaitGroup

@@ -84,8 +84,8 @@ type Options struct {
 	// means 1,000, a negative value any number. A call that would begin one more is a tool error, which the model gets.
 	// Processes that begin sessions in one tree concurrently may each exceed the limit by one.
 	MaxTreeSessions int
-	// MaxReplaced is how many earlier versions of a session engine.KeepReplaced keeps; 0 means 50, a negative value any number.
-	// One more removes the oldest.
+	// MaxReplaced is how many earlier versions of a session engine.KeepReplaced keeps; 0 means 50, a negative value any
+	// number. One more removes the oldest.
 	MaxReplaced int
 	// MaxQueue is the maximum number of entries in a session's queue: all queued turns, and the entries that AddContext
 	// and SwitchTools add while a run is under way; 0 means 100, a negative value any number. One more is refused with

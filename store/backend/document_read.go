@@ -225,8 +225,8 @@ func (doc *Document) Prune(keep int) int {
 	return drop
 }
 
-// Branch returns the document of the session to, created at the store's time now as a branch of doc at a point. It is for
-// a store without a log.
+// Branch returns the document of the session to, created at the store's time now as a branch of doc at a point. It is
+// for a store without a log.
 func (doc *Document) Branch(at driver.BranchPoint, to *cairn.Session, now time.Time) (*Document, error) {
 	if err := (&driver.Commit{Events: at.Events, Outbox: at.Outbox}).Validate(); err != nil {
 		return nil, err

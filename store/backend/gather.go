@@ -25,7 +25,8 @@ type Gathered struct {
 	Cut bool
 }
 
-// Gathers reports whether a tree may be gathered, as far as its root's row shows: no list of it fills more than one part.
+// Gathers reports whether a tree may be gathered, as far as its root's row shows: no list of it fills more than one
+// part.
 func Gathers(row *cairn.Session) bool {
 	return row.MessageCount <= driver.ExportPage && row.Turn <= driver.ExportPage
 }

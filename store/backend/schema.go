@@ -99,8 +99,8 @@ func (s Schema) Status(applied []driver.Migration) []driver.Migration {
 	return list
 }
 
-// Fingerprint identifies the text of a migration by 16 hexadecimal digits. Comments and white space do not count, except
-// within quotes.
+// Fingerprint identifies the text of a migration by 16 hexadecimal digits. Comments and white space do not count,
+// except within quotes.
 func Fingerprint(text string) string {
 	var b strings.Builder
 	space := false

@@ -23,9 +23,9 @@ const dialect = "PostgreSQL"
 // names the tool; Retry repeats the step. A statement that changes no row does not fail.
 //
 // The statement is one INSERT, UPDATE, DELETE, MERGE, SELECT, WITH or CALL, with $1, $2, … for the arguments, of at
-// most [driver.MaxStatement] bytes including them. A call may record [driver.MaxStatements]. The statement runs under the
-// store's database account, search_path and connection. Arguments are nil, booleans, integers, finite floats, strings,
-// []byte, time.Time and values that database/sql/driver converts to these.
+// most [driver.MaxStatement] bytes including them. A call may record [driver.MaxStatements]. The statement runs under
+// the store's database account, search_path and connection. Arguments are nil, booleans, integers, finite floats,
+// strings, []byte, time.Time and values that database/sql/driver converts to these.
 func Exec(call *cairn.Call, sql string, args ...any) error {
 	return driver.Exec(call, dialect, sql, args...)
 }

@@ -249,7 +249,8 @@ func (d *Delta) Finish(ev *cairn.Event) {
 	}
 }
 
-// Finished returns copies of Events that are finished. It returns the same ones each time, so that they are copied once.
+// Finished returns copies of Events that are finished. It returns the same ones each time, so that they are copied
+// once.
 func (d *Delta) Finished() []cairn.Event {
 	if d.finished == nil {
 		d.finished = slices.Clone(d.Events)

@@ -21,8 +21,8 @@ import (
 
 const _ = driver.Version1 // the contract that this store was written for
 
-// Store is a driver.Store in an SQLite file, with an event log of its own. It is safe for concurrent use, and any number
-// of Stores and processes may share the file.
+// Store is a driver.Store in an SQLite file, with an event log of its own. It is safe for concurrent use, and any
+// number of Stores and processes may share the file.
 type Store struct {
 	path    string
 	opts    Options
