@@ -8,7 +8,7 @@ import (
 )
 
 // Fingerprint identifies the blocks of the request that a reply answers, so that the requests of two replies can be
-// compared later, whatever has become of the agent since. Engine.Request returns the request. The messages of a request
+// compared later, even if the agent has changed. Engine.Request returns the request. The messages of a request
 // are those before the reply in the transcript, from its latest summary on.
 type Fingerprint struct {
 	// Instructions and Tools are the hashes of the system prompt and of the list of tools. An empty one, and a reply
