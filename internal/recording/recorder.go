@@ -104,7 +104,7 @@ func (r *recorder) perform(ctx context.Context, s scene) error {
 			}
 		}
 	}()
-	at := &sitting{recorder: r, chunks: chunks, last: time.Now(), keys: controller}
+	at := &sitting{recorder: r, chunks: chunks, last: time.Now(), keys: controller, from: r.screen.transcript.Len()}
 	for _, st := range s.steps {
 		if err := at.do(st); err != nil {
 			return err
@@ -125,6 +125,7 @@ type sitting struct {
 	chunks <-chan chunk
 	last   time.Time // of the chunk before
 	keys   *os.File
+	from   int // where in the transcript the next text is awaited: one chunk may have the texts of two steps
 }
 
 // show puts a chunk on the screen. Reads may cut a character in two; the screen joins them.
@@ -135,11 +136,15 @@ func (s *sitting) show(c chunk) {
 }
 
 func (s *sitting) do(st step) error {
-	from := s.screen.transcript.Len()
-	for !strings.Contains(s.screen.transcript.String()[from:], st.await) {
+	for {
+		rest := s.screen.transcript.String()[s.from:]
+		if i := strings.Index(rest, st.await); i >= 0 {
+			s.from += i + len(st.await)
+			break
+		}
 		c, ok := <-s.chunks
 		if !ok {
-			return fmt.Errorf("the process ended before it showed %q: %s", st.await, s.screen.transcript.String()[from:])
+			return fmt.Errorf("the process ended before it showed %q: %s", st.await, rest)
 		}
 		s.show(c)
 	}
