@@ -114,9 +114,10 @@ func (p *skills) List(ctx context.Context) ([]skill.Info, error) {
 // list returns the skills of the server, from its last answer while that is fresh.
 func (p *skills) list(ctx context.Context) ([]published, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Now().Before(p.until) {
-		return p.listed, nil
+	fresh, known := time.Now().Before(p.until), p.listed
+	p.mu.Unlock()
+	if fresh {
+		return known, nil
 	}
 	ttl := time.Duration(-1)
 	entries := []skillEntry{}
@@ -138,7 +139,9 @@ func (p *skills) list(ctx context.Context) ([]published, error) {
 		}
 		entries = append(entries, entry)
 	}
-	p.listed = nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var list []published
 	count := map[string]int{}
 	for _, entry := range entries {
 		one, err := p.read(entry)
@@ -147,18 +150,18 @@ func (p *skills) list(ctx context.Context) ([]published, error) {
 			continue
 		}
 		count[one.info.Name]++
-		p.listed = append(p.listed, *one)
+		list = append(list, *one)
 	}
-	for i := range p.listed {
-		one := &p.listed[i]
+	for i := range list {
+		one := &list[i]
 		if count[one.info.Name] > 1 { // the path distinguishes skills of one name
 			_, one.info.Name, _ = strings.Cut(strings.TrimSuffix(one.root, "/"), "://")
 		}
 		one.name = p.s.name + ":" + one.info.Name
 		one.info.Name = one.name
 	}
-	p.until = time.Now().Add(min(max(ttl, 0), 24*time.Hour))
-	return p.listed, nil
+	p.listed, p.until = list, time.Now().Add(min(max(ttl, 0), 24*time.Hour))
+	return list, nil
 }
 
 func publishes(session *sdk.ClientSession) bool {
@@ -170,7 +173,7 @@ func publishes(session *sdk.ClientSession) bool {
 	return declared
 }
 
-// warn logs once why a skill is left out.
+// warn logs once why a skill is left out. The caller holds the mutex.
 func (p *skills) warn(uri string, err error) {
 	key := uri + err.Error()
 	if p.warned[key] {
@@ -235,37 +238,53 @@ func (p *skills) read(entry skillEntry) (*published, error) {
 	return one, nil
 }
 
-// find returns a skill by the name that the model sees.
+// find returns a skill by the name that the model sees. A turn has listed the skills when it began, so they are listed
+// again only for a name that is not known here.
 func (p *skills) find(ctx context.Context, name string) (*published, error) {
 	if !strings.HasPrefix(name, p.s.name+":") {
 		return nil, &fs.PathError{Op: "load", Path: name, Err: fs.ErrNotExist}
 	}
-	list, err := p.list(ctx)
-	if err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(list, func(one published) bool { return one.name == name })
+	p.mu.Lock()
+	list := p.listed
+	p.mu.Unlock()
+	named := func(one published) bool { return one.name == name }
+	i := slices.IndexFunc(list, named)
 	if i < 0 {
-		return nil, &fs.PathError{Op: "load", Path: name, Err: fs.ErrNotExist}
+		var err error
+		if list, err = p.list(ctx); err != nil {
+			return nil, err
+		}
+		if i = slices.IndexFunc(list, named); i < 0 {
+			return nil, &fs.PathError{Op: "load", Path: name, Err: fs.ErrNotExist}
+		}
 	}
 	return &list[i], nil
 }
 
 func (p *skills) Load(ctx context.Context, name string) (*skill.Skill, error) {
+	return described(ctx, p, name, p.load)
+}
+
+func (p *skills) ReadFile(ctx context.Context, name, file string) ([]byte, error) {
+	return described(ctx, p, name, func(ctx context.Context, one *published) ([]byte, error) { return p.fetch(ctx, one, file) })
+}
+
+// described reads something of a skill. If that fails, the description may be stale: it is read anew, once.
+func described[T any](ctx context.Context, p *skills, name string, read func(context.Context, *published) (T, error)) (T, error) {
+	var none T
 	one, err := p.find(ctx, name)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	s, err := p.load(ctx, one)
+	value, err := read(ctx, one)
 	if err == nil {
-		return s, nil
+		return value, nil
 	}
-	// The description may be stale: compare with a new one, once.
 	fresh, refreshErr := p.refresh(ctx, one)
 	if refreshErr != nil {
-		return nil, err
+		return none, err
 	}
-	return p.load(ctx, fresh)
+	return read(ctx, fresh)
 }
 
 // load reads a skill, and verifies it.
@@ -320,14 +339,6 @@ func (p *skills) refresh(ctx context.Context, old *published) (*published, error
 		}
 	}
 	return fresh, nil
-}
-
-func (p *skills) ReadFile(ctx context.Context, name, file string) ([]byte, error) {
-	one, err := p.find(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	return p.fetch(ctx, one, file)
 }
 
 // fetch reads a file of a skill, and verifies its size and digest.

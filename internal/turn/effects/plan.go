@@ -125,7 +125,11 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 			break
 		}
 		if ctx.Err() != nil { // stopped: keep what arrived so far
-			return takeOf(l, req, base, to, r, true)
+			if err := take(to, r, true); err != nil || to.Message == nil {
+				return err
+			}
+			to.Message.Fingerprint = fingerprint(l, req, base)
+			return nil
 		}
 		to.Usage = to.Usage.Add(r.meter.wasted())
 		if r.said {
@@ -156,10 +160,11 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 			l.Emit.Event(journal.StepStart(number))
 		}
 	}
-	if err := takeOf(l, req, base, to, r, false); err != nil {
+	if err := take(to, r, false); err != nil {
 		return err
 	}
 	finishReply(ctx, l, s, to)
+	to.Message.Fingerprint = fingerprint(l, req, base)
 	return nil
 }
 
@@ -178,14 +183,10 @@ func finishReply(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 	})
 }
 
-// takeOf takes an answer to a request, which hooks have made of base.
-func takeOf(l *session.Live, req, base *cairn.Request, to *step.Reply, r *reply, partial bool) error {
-	if err := take(to, r, partial); err != nil || to.Message == nil {
-		return err
-	}
+// fingerprint identifies a request, which hooks may have made of base.
+func fingerprint(l *session.Live, req, base *cairn.Request) *cairn.Fingerprint {
 	changed := len(req.Messages) != len(base.Messages) || len(req.Messages) > 0 && &req.Messages[0] != &base.Messages[0]
-	to.Message.Fingerprint = l.Fingerprint(req, changed)
-	return nil
+	return l.Fingerprint(req, changed)
 }
 
 // take makes a finished or partial answer the reply, unless it is invalid.
