@@ -96,12 +96,13 @@ func (s *scene) later() {
 	}
 }
 
-// patience bounds the wait for an expected event, however slow the machine.
+// patience bounds the wait for an expected event, however slow the machine. It is longer than the half minute for which a
+// worker leaves a session alone whose claim failed.
 func (s *scene) patience() time.Duration {
 	if s.place.Bubble {
 		return 10 * s.soon
 	}
-	return 30 * time.Second
+	return 90 * time.Second
 }
 
 // option changes the options of a process.
