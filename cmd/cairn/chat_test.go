@@ -147,7 +147,8 @@ func TestChatKilled(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.env["CAIRN_TOKEN"] = aliceToken
-	s := b.serve(t, b.file(t, "cairn.yaml", "  - {name: guide, model: 'scripted:200ms'}"))
+	// Slow enough for a process to end and another to join before the answer has ended, on a busy machine too.
+	s := b.serve(t, b.file(t, "cairn.yaml", "  - {name: guide, model: 'scripted:600ms'}"))
 	p := b.start(t, "chat", "--url", s.url, "--session", "s", "--agent", "guide")
 	p.say("hello")
 	p.until("guide: You said: ")
