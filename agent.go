@@ -15,9 +15,6 @@ import (
 	"github.com/cairn-agents/cairn/internal/limits"
 )
 
-// DefaultMaxSteps is the step limit of a turn whose agent sets none.
-const DefaultMaxSteps = 50
-
 // Agent is a model with instructions, tools and rules. It is a plain value. The engine validates it when it is
 // registered; it must not be modified after that.
 type Agent struct {
@@ -47,6 +44,12 @@ type Agent struct {
 	Tools []Tool
 	// Toolsets provide further tools, for example from MCP servers. Each is asked for its tools when a turn begins.
 	Toolsets []Toolset
+	// Memory holds the agent's knowledge from earlier turns and other sessions; nil means none. Sub-agents and companions
+	// have their own.
+	Memory Memory
+	// Workspace is the agent's file system and shell; nil means none. Each session has its own. Sub-agents and companions
+	// have the workspaces of their agents.
+	Workspace Workspace
 	// DeferAbove is the total size of the agent's tool definitions, toolsets included, above which requests leave out
 	// the [Deferred] ones. It is in tokens; three bytes of name, description and schema count as one token. 0 means
 	// DefaultDeferAbove; a negative number lists all tools. Once the model of a session has found deferred tools, that
@@ -69,6 +72,9 @@ type Agent struct {
 	// MaxSteps limits the model calls of a turn; 0 means DefaultMaxSteps. An agent with an output type is made to
 	// finish with the last one; a turn that uses all of them without an output fails with ErrMaxSteps.
 	MaxSteps int
+	// Budget limits the usage of the agent: Budget{USD: 0.50} is half a dollar per turn, its sub-agents included. At the
+	// limit, the run waits for a person by default. The zero value sets no limit.
+	Budget Budget
 	// StopWhen, if set, is called after each step that ran tools. If it returns true, the turn ends, provided that
 	// the guard accepts. An agent with an output type is then made to call [FinishTool]. A condition that panics,
 	// or takes longer than the engine's Options.HookTimeout, counts as false.
@@ -160,6 +166,9 @@ func (a *Agent) Validate() error {
 	case a.Retry.problem() != "":
 		return bad("retry", "%s", a.Retry.problem())
 	}
+	if err := a.Budget.validate(bad); err != nil {
+		return err
+	}
 	if err := a.Compaction.validate(bad); err != nil {
 		return err
 	}
@@ -198,8 +207,14 @@ func (a *Agent) validateTools(bad func(field, format string, args ...any) error)
 
 func (a *Agent) validateToolsets(bad func(field, format string, args ...any) error) error {
 	seen := map[string]bool{}
-	for i, ts := range a.Toolsets {
+	for i, ts := range a.toolsets() {
 		field := fmt.Sprintf("toolsets[%d]", i)
+		if i >= len(a.Toolsets) {
+			field = "memory"
+			if i == len(a.Toolsets) && a.Workspace != nil {
+				field = "workspace"
+			}
+		}
 		if ts == nil {
 			return bad(field, "is nil")
 		}
@@ -220,6 +235,18 @@ func (a *Agent) validateToolsets(bad func(field, format string, args ...any) err
 		seen[name] = true
 	}
 	return nil
+}
+
+// toolsets are the agent's toolsets, with its workspace and its memory at the end.
+func (a *Agent) toolsets() []Toolset {
+	list := slices.Clip(a.Toolsets)
+	if a.Workspace != nil {
+		list = append(list, a.Workspace)
+	}
+	if a.Memory != nil {
+		list = append(list, a.Memory)
+	}
+	return list
 }
 
 // validateModels checks the models, and calls Validate of those that are a [Validator].
@@ -287,6 +314,9 @@ func (t Tool) validate() error {
 	if err := checkKeywords(t.def.Keywords); err != nil {
 		return err
 	}
+	if err := t.validateEffect(); err != nil {
+		return err
+	}
 	if err := t.def.Cache.validate(t); err != nil {
 		return err
 	}
@@ -294,4 +324,19 @@ func (t Tool) validate() error {
 		return errors.New("input must be an object: a struct or a map with string keys")
 	}
 	return t.validateWait()
+}
+
+// validateEffect reports a mistake of the options about effects.
+func (t Tool) validateEffect() error {
+	switch {
+	case t.def.Confirm != nil && !t.def.Effectful:
+		return errors.New("Confirm requires Effectful")
+	case t.def.Effectful && t.def.Func == nil:
+		return errors.New("Effectful is for functions: a client or another agent runs this tool")
+	case t.def.Effectful && t.def.Finishes:
+		return errors.New("effectful tools cannot finish a turn: their calls may wait for a person")
+	case t.def.Effectful && t.def.Cache != nil:
+		return errors.New("set either Effectful or Cache, not both: a cached result has no effect")
+	}
+	return nil
 }

@@ -17,11 +17,19 @@ const (
 	CallQuestion CallKind = "question"
 	// CallConnect waits for the user to connect an account at the address given to [Call.Connect].
 	CallConnect CallKind = "connect"
+	// CallEffect waits for a person to find out whether a call of an [Effectful] tool took effect. Rows of this kind are
+	// also the ledger of effects: those that are not open record effects whose outcome is known, or that no run waits for.
+	CallEffect CallKind = "effect"
+	// CallBudget waits for a person to raise a [Budget] that is used up, or to end the turn. No tool was called: Tool is
+	// [BudgetTool], ToolCallID the call's own ID, and Payload a [BudgetReport].
+	CallBudget CallKind = "budget"
 )
 
-// Asked reports whether calls of this kind are questions of a tool, to be answered with [Answer]: CallQuestion and
-// CallConnect.
-func (k CallKind) Asked() bool { return k == CallQuestion || k == CallConnect }
+// Asked reports whether calls of this kind are questions, to be answered with [Answer]: CallQuestion, CallConnect,
+// CallEffect and CallBudget.
+func (k CallKind) Asked() bool {
+	return k == CallQuestion || k == CallConnect || k == CallEffect || k == CallBudget
+}
 
 // CallRef identifies a pending call and describes it to the person who answers it. The answer must repeat the id
 // and, for an approval, the ApprovalID.
@@ -37,7 +45,8 @@ type CallRef struct {
 	Tool string `json:"tool"`
 	// ApprovalID binds the response to this approval request; empty for other kinds.
 	ApprovalID string `json:"approval_id,omitempty"`
-	// ToolCallID is the tool call that asks the question. It is empty for other kinds, whose ID is the tool call's.
+	// ToolCallID is the tool call that asks the question, or whose effect is unknown. It is empty for other kinds, whose ID
+	// is the tool call's.
 	ToolCallID string `json:"tool_call_id,omitempty"`
 	// Input is the arguments of the tool call.
 	Input json.RawMessage `json:"input,omitempty"`

@@ -14,6 +14,9 @@ const (
 	// replaced, see engine.KeepReplaced, and never runs; Engine.Branch continues it. Its Name is the id of the message
 	// with which the replaced turn began.
 	ChildReplaced ChildKind = "replaced"
+	// ChildBranch is a root that was branched from another session. Its effectful calls ask for approval first, see
+	// engine.WithEffects.
+	ChildBranch ChildKind = "branch"
 )
 
 // ChildRef names the session of another agent that a call consults.

@@ -41,12 +41,6 @@ type Compaction struct {
 	ByProvider bool
 }
 
-// The defaults of a [Compaction].
-const (
-	DefaultCompactionTrigger = 80 // percent of the window
-	DefaultCompactionKeep    = 20 // percent of the window
-)
-
 // SummaryInstructions is the system prompt for summaries of agents that have no other.
 const SummaryInstructions = `You summarise the older part of a conversation between a user and an assistant that calls tools. The assistant will continue the conversation with your summary in place of that part, so it must find everything there that it still needs:
 

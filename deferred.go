@@ -30,13 +30,6 @@ const (
 	CallTool = "tools__call"
 )
 
-// DefaultDeferAbove is the size of tool definitions, in tokens, above which requests leave out deferred tools if
-// the agent sets no other limit.
-const DefaultDeferAbove = 10_000
-
-// MaxKeywords is the maximum number of keywords of a deferred tool.
-const MaxKeywords = 32
-
 // Deferred leaves the tool out of the model's requests while the definitions of the agent's tools, toolsets included,
 // are larger than [Agent.DeferAbove]. The model is then given [FindTools] and [CallTool] in place of all deferred
 // tools: it searches, reads the definitions in the answer, and calls a tool that it found. The list of tools that a

@@ -42,9 +42,11 @@ const (
 	ErrArguments      Code = "arguments_invalid" // tool arguments violate their schema
 	ErrNotExecuted    Code = "not_executed"      // a tool call was closed without being executed
 	ErrStopped        Code = "stopped"           // a tool was running when its run was stopped; it may have had effects
+	ErrEffectUnknown  Code = "effect_unknown"    // nobody knows whether a call of an effectful tool took effect
 	ErrSuspended      Code = "suspended"         // a tool call waits for the answer to its question
 	ErrTimeout        Code = "timeout"           // a deadline passed
 	ErrMaxSteps       Code = "max_steps"         // the turn used up its steps without an output
+	ErrBudget         Code = "budget_exceeded"   // a budget is used up, see Budget
 	ErrOutputLimit    Code = "output_limit"      // the output limit truncated tool calls; for a run, in three replies in a row: raise Settings.MaxOutputTokens
 	ErrDenied         Code = "denied"            // a reviewer denied the call
 	ErrRejected       Code = "rejected"          // a completion guard refused the outcome
@@ -117,8 +119,10 @@ var codes = map[Code]codeInfo{
 	ErrArguments:      {CategoryAgent, 422, false},
 	ErrNotExecuted:    {CategoryAgent, 422, false},
 	ErrStopped:        {CategoryAgent, 409, false},
+	ErrEffectUnknown:  {CategoryAgent, 409, false},
 	ErrSuspended:      {CategoryAgent, 409, false},
 	ErrMaxSteps:       {CategoryAgent, 422, false},
+	ErrBudget:         {CategoryAgent, 402, false},
 	ErrOutputLimit:    {CategoryAgent, 422, false},
 	ErrRejected:       {CategoryAgent, 422, false},
 	ErrHook:           {CategoryAgent, 422, false},

@@ -13,8 +13,8 @@ import (
 type EventType string
 
 const (
-	EventRunStart      EventType = "run_start"      // MessageCount
-	EventRunEnd        EventType = "run_end"        // Status, Reason, Error, Text: the reason given for a stop
+	EventRunStart      EventType = "run_start"      // MessageCount, Data: the trace context of the caller, if it gave one
+	EventRunEnd        EventType = "run_end"        // Status, Reason, Error, Text: the reason given for a stop, Name: who stopped it
 	EventRunResumed    EventType = "run_resumed"    // Name: the previous run, MessageCount
 	EventStepStart     EventType = "step_start"     // an attempt at step Step begins
 	EventStepCommitted EventType = "step_committed" // MessageCount
@@ -22,6 +22,10 @@ const (
 	// because the attempt failed or the process died. Readers drop the events that it [Event.Voids]. There may be none:
 	// a process that takes over a run may discard a step that has not begun.
 	EventStepDiscarded EventType = "step_discarded"
+
+	// EventStepRetry reports that a call of the model failed and that the step calls it again: Error, Attempts: how many
+	// calls have failed, Until: when the next one begins.
+	EventStepRetry EventType = "step_retry"
 
 	EventTextDelta EventType = "text_delta" // Text
 	// EventModelFallback names the models of a reply that another model than the requested one gives: Name is the
@@ -32,8 +36,14 @@ const (
 	// EventSources lists the sources that the text so far cites, or that a search by the provider found: Sources.
 	EventSources EventType = "sources"
 	// EventFiles are the files of a reply, readable from now on: Index, MessageID, Files, Truncated.
-	EventFiles       EventType = "files"
+	EventFiles EventType = "files"
+	// EventArtifact reports the files that tools of a step made for the user, readable from now on: Index, MessageID,
+	// Files, Truncated. Index and MessageID identify the message with the results. See [Call.Publish].
+	EventArtifact    EventType = "artifact"
 	EventSkillLoaded EventType = "skill_loaded" // CallID, Name: the skill
+	// EventMemorySaved reports that the agent's memory has something new: Name: its id there, Text, Truncated, and
+	// CallID if a tool has saved it. Without one, the memory has taken it from a turn that has ended.
+	EventMemorySaved EventType = "memory_saved"
 	// EventToolsMissing reports that a turn runs without the tools of a toolset, for example because a server did not
 	// start in time: Name, Error.
 	EventToolsMissing EventType = "tools_missing"
@@ -47,7 +57,17 @@ const (
 	EventToolApproval EventType = "tool_approval_request"
 	// EventToolPending is published once the call can be answered: CallID, Tool, Data: the arguments, Deadline; for
 	// a question also ToolCallID, Prompt, Payload.
-	EventToolPending   EventType = "tool_call_pending"
+	EventToolPending EventType = "tool_call_pending"
+	// EventEffectSent is published once the start of an attempt at an [Effectful] tool is stored, before its function is
+	// called: CallID, Tool, Attempts.
+	EventEffectSent EventType = "effect_sent"
+	// EventEffectUnknown reports an attempt that ended without an outcome: CallID, Tool, Attempts, Text: the cause.
+	EventEffectUnknown EventType = "effect_unknown"
+	// EventEffectSettled reports the outcome of an effect: CallID, Tool, Attempts, Name: "confirmed" or "failed".
+	EventEffectSettled EventType = "effect_settled"
+	// EventBudgetWarning reports, once per turn and limit, that the share of a [Budget] at which a warning is published is
+	// used: Data, a [BudgetReport]; Text: the same in words.
+	EventBudgetWarning EventType = "budget_warning"
 	EventSubagentStart EventType = "subagent_start" // CallID, Tool, ChildID, Name: the sub-agent
 	EventSubagentEnd   EventType = "subagent_end"   // CallID, Tool, ChildID, Name, Status
 
@@ -65,8 +85,10 @@ const (
 	// Data has the switches by tool; Index and MessageID identify the hidden message that informs the model. If Name is
 	// "files", requests no longer contain files of earlier messages, since the provider does not accept them: Data has
 	// their places; Index, MessageID, Text and Truncated describe the hidden message that says why. If Name is
-	// "session", the user, title, tags, metadata or expiry were changed, or the session was archived or made current:
-	// Data has the new values. A message that makes it current has no event but its own.
+	// "workspace", the application has restored the files of the session's workspace: the same fields describe the hidden
+	// message that informs the model. If Name is "session", the user, title, tags, metadata or expiry were changed, or the
+	// session was archived or made current: Data has the new values. A message that makes it current has no event but its
+	// own.
 	EventContextChanged EventType = "context_changed"
 	// EventQueued reports a turn that was added to the session's queue: RunID, and Text, Files, Truncated of its
 	// input. The turn leaves the queue with the start of the run of that id, or with EventDequeued.
@@ -86,8 +108,10 @@ const (
 	EventCustom     EventType = "custom"      // Name, Data, DataID
 	EventOutput     EventType = "output"      // Data: the typed output
 	EventError      EventType = "error"       // Error
-	EventUsage      EventType = "usage"       // Usage of the step; Step is 0 for calls of a step that added nothing
-	EventCheckpoint EventType = "checkpoint"  // CheckpointID, MessageCount
+	// EventUsage is published with each step: Usage of the step, Data: its model calls, see [Event.ModelCalls]. Step is 0
+	// for calls of a step that added nothing.
+	EventUsage      EventType = "usage"
+	EventCheckpoint EventType = "checkpoint" // CheckpointID, MessageCount
 
 	// EventSessionDeleted is the last event of a removed tree, unless the tree was restored: then
 	// EventSessionRestored follows.
@@ -157,7 +181,8 @@ type Event struct {
 	Truncated bool `json:"truncated,omitempty"`
 	// Cached marks a result that came from the tool's cache.
 	Cached bool `json:"cached,omitempty"`
-	// Attempts is how many times a tool with [Retry] was called for a result; 0 means once.
+	// Attempts is how many times a tool with [Retry] was called for a result; 0 means once. For an effect, it counts
+	// the attempts that have begun, and for a step that is retried, those that have failed.
 	Attempts int `json:"attempts,omitempty"`
 	// Edited is the arguments that a tool ran with, if they were changed by the reviewer who approved the call.
 	Edited json.RawMessage `json:"edited,omitempty"`
@@ -172,6 +197,8 @@ type Event struct {
 	ChildID string `json:"child_id,omitempty"`
 	// Deadline is when a pending call counts as failed; zero for never.
 	Deadline time.Time `json:"deadline,omitzero"`
+	// Until is when the next attempt begins.
+	Until time.Time `json:"until,omitzero"`
 	// Status is how a run ended, or the run of a consulted agent.
 	Status RunStatus `json:"status,omitempty"`
 	// Reason is why the run has that status.
@@ -193,7 +220,7 @@ type Event struct {
 	Index int `json:"index,omitempty"`
 	// MessageID is the id of the message at Index.
 	MessageID string `json:"message_id,omitempty"`
-	// Files are the files of a user's message or of a reply.
+	// Files are the files of a user's message or of a reply, or artifacts.
 	Files []FileRef `json:"files,omitempty"`
 	// Sources are pages and documents that the model's provider read: up to 64, each with up to [MaxEventText] of a
 	// quote.
@@ -210,9 +237,9 @@ type Event struct {
 	Incarnation string `json:"-"`
 }
 
-// Public returns the event as the end user of a conversation may read it: without the text of hidden context and
-// without the new values of the session's context. The error of a failed run or a discarded step is reduced by
-// [Error.Public]. Private errors of tools are not on the log, see [Agent.ShowToolErrors]. Type, position and cursor
+// Public returns the event as the end user of a conversation may read it: without the text of hidden context,
+// the new values of the session's context and the name of who stopped a run. The error of a failed run or step is reduced
+// by [Error.Public]. Private errors of tools are not on the log, see [Agent.ShowToolErrors]. Type, position and cursor
 // are unchanged.
 func (e *Event) Public() Event {
 	out := *e
@@ -222,24 +249,24 @@ func (e *Event) Public() Event {
 		out.Text, out.Truncated, out.Files = "", false, nil
 	case EventContextChanged:
 		out.Text, out.Data, out.Truncated = "", nil, false
+	case EventUsage, EventRunStart, EventRunResumed:
+		out.Data = nil
+	case EventRunEnd:
+		out.Name = ""
 	}
 	return out
 }
 
-// MaxEventText is the maximum size, in bytes, of a message's text in an event. Longer text is cut at a character
-// boundary and marked by [Event.Truncated].
-const MaxEventText = 1 << 10
-
 // FileRef describes a file of a message without its bytes. The bytes are in the transcript, in part Part of the
 // message.
 type FileRef struct {
-	// Part is the index of the message part that has the file.
+	// Part is the index of the message part that has the file, or the result of the call that published it.
 	Part int `json:"part"`
 	// Name is the file's name; it may be empty.
 	Name string `json:"name,omitempty"`
 	// MediaType is the media type of the file, such as "image/png".
 	MediaType string `json:"media_type"`
-	// Size is the size of the file in the transcript, in bytes; 0 for a file that has a URL.
+	// Size is the size of the file, in bytes; 0 for a file that has a URL.
 	Size int `json:"size,omitempty"`
 	// URL is the file's address; it is omitted if it is long or a "data:" URL.
 	URL string `json:"url,omitempty"`

@@ -27,3 +27,6 @@ func (inside) Env(s *Step) env { return s.env }
 
 // Durability returns the definition of a durability.
 func (inside) Durability(d Durability) bridge.Durability { return d.def }
+
+// Toolsets returns the toolsets of an agent with its memory.
+func (inside) Toolsets(a *Agent) []Toolset { return a.toolsets() }

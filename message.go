@@ -45,6 +45,11 @@ type Message struct {
 	// LeftOut lists files of earlier messages that requests no longer contain, since a model's provider does not accept
 	// them. Only hidden messages have it.
 	LeftOut *LeftOut `json:"left_out,omitempty"`
+	// Trust is set on a hidden message from which on the session counts as tainted, or no longer does; see [Step.Taint].
+	Trust Trust `json:"trust,omitempty"`
+	// Workspace is the reference of the session's workspace from this message on: the application has restored it, see
+	// [WorkspaceReader]. Only hidden messages have it, and models do not read it.
+	Workspace string `json:"workspace,omitempty"`
 	// Origin is the purpose of a message that Cairn itself added; empty for messages of users, models, tools and
 	// hooks.
 	Origin Origin `json:"origin,omitempty"`
@@ -76,6 +81,16 @@ type Message struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 }
 
+// Trust is how far the content that a session's model has read can be trusted.
+type Trust string
+
+const (
+	// TrustTainted marks a session whose model has read text that may be an attack.
+	TrustTainted Trust = "tainted"
+	// TrustCleared marks a session that a person has found harmless since.
+	TrustCleared Trust = "cleared"
+)
+
 // Origin is the purpose of a message that Cairn itself added.
 type Origin string
 
@@ -101,6 +116,8 @@ type Summary struct {
 	Found []string `json:"found,omitempty"`
 	// Blocks are the hashes of the blocks whose contents earlier fingerprints have, see [Fingerprint].
 	Blocks []string `json:"blocks,omitempty"`
+	// Workspace is the reference of the session's workspace, see [Step.Workspace]; empty for none.
+	Workspace string `json:"workspace,omitempty"`
 }
 
 // LeftOut lists files that are left out of the requests to a model. In place of each file, the model reads a text that
@@ -250,6 +267,11 @@ type ToolResult struct {
 	// Data has the values that the tool emitted, for pages: the last value of each id. If it has more than 64 KiB, the
 	// newest values remain. Models do not read it.
 	Data []Data `json:"data,omitempty"`
+	// Workspace is the reference of the session's workspace after the call, see [Call.SetWorkspace]; empty if the call did
+	// not name one. Models do not read it.
+	Workspace string `json:"workspace,omitempty"`
+	// Artifacts are the files that the call made for the user, see [Call.Publish]. Models do not read them.
+	Artifacts []Artifact `json:"artifacts,omitempty"`
 	// Child is the session that the call consulted, in a message of [OriginWithdrawn]: the call was closed without
 	// the session's outcome.
 	Child ChildEnd `json:"child,omitzero"`
@@ -349,11 +371,12 @@ func (m *Message) ToolUses() []*ToolUse {
 }
 
 // Public returns the message as the end user of a conversation may read it. Private errors of tools are replaced by
-// "the tool failed". Data that a model's provider needs back and the pinned offers of toolsets are omitted. A
+// "the tool failed". Data that a model's provider needs back, the pinned offers of toolsets, references to workspaces and
+// the keys of artifacts are omitted. A
 // PartProvider is reduced to its sources, or omitted if it has none.
 func (m *Message) Public() Message {
 	out := *m
-	out.Pinned, out.Summary, out.LeftOut, out.Tokens, out.Fingerprint, out.EndsTurn = nil, nil, nil, 0, nil, false
+	out.Pinned, out.Summary, out.LeftOut, out.Tokens, out.Fingerprint, out.EndsTurn, out.Workspace = nil, nil, nil, 0, nil, false, ""
 	out.Parts = slices.DeleteFunc(slices.Clone(m.Parts), func(p Part) bool {
 		return p.Type == PartProvider && len(p.Sources) == 0
 	})
@@ -367,6 +390,13 @@ func (m *Message) Public() Message {
 		if p.Result != nil && p.Result.Private {
 			r := *p.Result
 			r.Output, p.Result = json.RawMessage(bridge.PrivateError), &r
+		}
+		if p.Result != nil && (p.Result.Workspace != "" || len(p.Result.Artifacts) > 0) {
+			r := *p.Result
+			r.Workspace, r.Artifacts, p.Result = "", slices.Clone(r.Artifacts), &r
+			for j := range r.Artifacts {
+				r.Artifacts[j].Blobs = nil
+			}
 		}
 	}
 	return out
@@ -394,9 +424,6 @@ func Text(text string) Input { return Input{Messages: []Message{User(TextPart(te
 
 // Messages is an input of several messages: user messages with text and files, and [Context] messages.
 func Messages(list ...Message) Input { return Input{Messages: list} }
-
-// MaxInputBytes is the maximum size of an input, all text and files together.
-const MaxInputBytes = MaxMessageBytes
 
 // Size returns the number of content bytes in the message's parts and in Pinned.
 func (m *Message) Size() int {

@@ -18,12 +18,15 @@ const (
 	CallAnswered CallStatus = "answered" // decided, in time or not; its run has not been resumed yet
 	CallSettled  CallStatus = "settled"  // the answer was used: the call's result is in the transcript
 	CallDropped  CallStatus = "dropped"  // cancelled: its run was stopped or rewound, or another turn began
+	CallSent     CallStatus = "sent"     // an effect under way, see [Effect]; only Engine.Effects returns it
 )
 
 // PendingCall is a tool call that waits, or waited, for a client or a reviewer. The wait exists only as this row:
 // no process keeps it in memory.
 type PendingCall struct {
 	CallRef
+	// Tenant is the tenant of the call's session, see [InTenant]; empty for none. Stores derive it from RootID.
+	Tenant string `json:"tenant,omitempty"`
 	// UserID is the user of the call's session.
 	UserID string `json:"user_id,omitempty"`
 	// Agent is the name of the agent that made the call.
@@ -48,19 +51,14 @@ type PendingCall struct {
 	// Kept are the results that the tool kept with [Once] since its previous question. They are for the tool; verbs
 	// of the engine omit them.
 	Kept []json.RawMessage `json:"kept,omitempty"`
+	// Effect is set on rows of [CallEffect].
+	Effect *Effect `json:"effect,omitempty"`
 	// Version counts the writes of the row.
 	Version int64 `json:"version"`
 	// CreatedAt is when the call was opened, UpdatedAt when it last changed, by the store's clock.
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 }
-
-const (
-	// DefaultClaim is how long a reviewer reserves a call who names no time.
-	DefaultClaim = 15 * time.Minute
-	// MaxClaim is the longest time for which a reviewer may reserve a call at once.
-	MaxClaim = 24 * time.Hour
-)
 
 // Claimed reports whether a reviewer has the call reserved at now, by the store's clock.
 func (c *PendingCall) Claimed(now time.Time) bool {
@@ -86,6 +84,9 @@ const (
 	DecisionClaimed  DecisionKind = "claimed"  // a reviewer reserved the call
 	DecisionReleased DecisionKind = "released" // a reviewer released a claim, or the claim of the reviewer in Notes
 	DecisionDropped  DecisionKind = "dropped"  // the call was closed without an answer
+	DecisionUnknown  DecisionKind = "unknown"  // an attempt at an effect ended without an outcome
+	DecisionProbed   DecisionKind = "probed"   // the tool's [Confirm] found out whether an effect happened
+	DecisionSettled  DecisionKind = "settled"  // Engine.SettleEffect recorded whether an effect happened
 )
 
 // CallAnswer is the decision about a pending call. If several reviewers decide, it is the vote that settled it.
@@ -118,7 +119,7 @@ type Decision struct {
 	// Notes are the text of the decision: a reason or an error's message. For a late answer, the answer itself
 	// comes first.
 	Notes string `json:"notes,omitempty"`
-	// Value is the answer to a question that several reviewers answer.
+	// Value is the answer to a question that several reviewers answer, or the outcome of an effect.
 	Value json.RawMessage `json:"value,omitempty"`
 }
 
@@ -173,9 +174,6 @@ type Submission struct {
 
 	err error // of encoding a value
 }
-
-// MaxAnswerBytes is the maximum size of the value and the text of a submission together.
-const MaxAnswerBytes = 1 << 20
 
 // Approve lets a call's tool run, with the arguments of the call or of [Submission.WithInput]. If the arguments were
 // changed, the model is given them with the tool's result.
@@ -237,7 +235,7 @@ func (s *Submission) Validate() error {
 	if problem := ids.Check(s.CallID); problem != "" {
 		return Invalid("call_id", "%s", problem)
 	}
-	if problem := ids.Check(s.Reviewer); s.Reviewer != "" && problem != "" {
+	if problem := ids.CheckUser(s.Reviewer); s.Reviewer != "" && problem != "" {
 		return Invalid("reviewer", "name %s", problem)
 	}
 	if n := len(s.Result) + len(s.Value) + len(s.Error) + len(s.Reason) + len(s.Input) + len(s.Reviewer); n > MaxAnswerBytes {

@@ -75,6 +75,8 @@ type Run struct {
 	Model string `json:"model,omitempty"`
 	// PreviousRunID is the run that this one resumes or retries.
 	PreviousRunID string `json:"previous_run_id,omitempty"`
+	// TraceParent is the W3C trace context of the caller that began the turn, see engine.WithTraceParent.
+	TraceParent string `json:"trace_parent,omitempty"`
 	// Background is set on a run of a companion that its parent left to work by itself, see [NonBlocking]. It stays so
 	// when the run is resumed, even if the companion's mode has changed by then.
 	Background bool `json:"background,omitempty"`
@@ -98,6 +100,8 @@ type Run struct {
 	Error *Error `json:"error,omitempty"`
 	// StopReason is the reason that was given to the Interrupt or Abort that ended the run.
 	StopReason string `json:"stop_reason,omitempty"`
+	// StoppedBy is who stopped the run, see engine.StoppedBy; empty for the application.
+	StoppedBy string `json:"stopped_by,omitempty"`
 	// Suspended lists the calls and children that the run waits for, if it is suspended.
 	Suspended *Suspension `json:"suspended,omitempty"`
 	// Before is the position of the session when the run began, so that the run can be rolled back.
@@ -107,10 +111,11 @@ type Run struct {
 	EndedAt   time.Time `json:"ended_at,omitzero"`
 }
 
-// Public returns the record as the user of the conversation may see it: its error is reduced by [Error.Public].
+// Public returns the record as the user of the conversation may see it: without the trace context and the name of who
+// stopped the run, and its error is reduced by [Error.Public].
 func (r *Run) Public() Run {
 	out := *r
-	out.Error = r.Error.Public()
+	out.Error, out.TraceParent, out.StoppedBy = r.Error.Public(), "", ""
 	return out
 }
 
@@ -140,6 +145,8 @@ type Result struct {
 	Error *Error `json:"error,omitempty"`
 	// StopReason is the reason that was given to the Interrupt or Abort that ended the run.
 	StopReason string `json:"stop_reason,omitempty"`
+	// StoppedBy is who stopped the run, see engine.StoppedBy; empty for the application.
+	StoppedBy string `json:"stopped_by,omitempty"`
 	// Suspended lists the calls and children that the run waits for, if it is suspended.
 	Suspended *Suspension `json:"suspended,omitempty"`
 	// RolledBack are the tools whose calls were undone so that the run could begin, see [Run.RolledBack].
@@ -150,15 +157,17 @@ type Result struct {
 	Usage Usage `json:"usage"`
 }
 
-// Public returns the result as the user of the conversation may see it: its error is reduced by [Error.Public].
+// Public returns the result as the user of the conversation may see it: without the name of who stopped the run, and its
+// error is reduced by [Error.Public].
 func (r *Result) Public() Result {
 	out := *r
-	out.Error = r.Error.Public()
+	out.Error, out.StoppedBy = r.Error.Public(), ""
 	return out
 }
 
 // Result returns the result that the record holds.
 func (r *Run) Result() *Result {
 	return &Result{SessionID: r.SessionID, RunID: r.ID, Turn: r.Turn, Status: r.Status, Reason: r.Reason,
-		Text: r.Text, Output: r.Output, Error: r.Error, StopReason: r.StopReason, Suspended: r.Suspended, RolledBack: r.RolledBack, Steps: r.Steps, Usage: r.Usage}
+		Text: r.Text, Output: r.Output, Error: r.Error, StopReason: r.StopReason, StoppedBy: r.StoppedBy, Suspended: r.Suspended, RolledBack: r.RolledBack,
+		Steps: r.Steps, Usage: r.Usage}
 }

@@ -32,14 +32,18 @@ const (
 // Session is the row of a session: its owner and its progress. Messages, state, runs and checkpoints are rows of
 // their own under its id.
 type Session struct {
-	// ID is chosen by the application, or derived for a child. It is unique in the store.
+	// ID is chosen by the application, or derived for a child. It is unique in the store. The id of a tenant's session
+	// begins with the tenant, see [InTenant].
 	ID string `json:"id"`
+	// Tenant is the tenant of the session and its whole tree; empty for none. Stores derive it from ID.
+	Tenant string `json:"tenant,omitempty"`
 	// Agent is the name of the session's agent. It does not change.
 	Agent string `json:"agent"`
 	// Status is whether a run holds the session, or how the last run ended.
 	Status SessionStatus `json:"status"`
 
-	// UserID, Tags and Metadata are for the application: see engine.WithUser and Engine.SetContext.
+	// UserID, Tags and Metadata are for the application: see engine.WithUser and Engine.SetContext. UserID has the
+	// tenant of the session, see [Session.User].
 	UserID   string   `json:"user_id,omitempty"`
 	Tags     []string `json:"tags,omitempty"`
 	Metadata Metadata `json:"metadata,omitempty"`
@@ -77,6 +81,9 @@ type Session struct {
 	Kind ChildKind `json:"kind,omitempty"`
 	// Name is the parent's name for the session, if it is a companion; see also ChildReplaced.
 	Name string `json:"name,omitempty"`
+	// Branch is the origin of a branch, with the model and the instructions that replace its agent's; nil for any other
+	// session. It does not change.
+	Branch *BranchOrigin `json:"branch,omitempty"`
 	// Secret is the secret from which ids of children and pending calls are derived. Only the store exposes it.
 	Secret string `json:"-"`
 
@@ -90,6 +97,10 @@ type Session struct {
 	// Summary is the position of the latest summary in the transcript; the zero value if there is none, or if a
 	// rewind discarded an earlier one.
 	Summary SummaryPlace `json:"summary,omitzero"`
+	// Tainted reports whether the session is tainted, see [Step.Taint]. TrustAt are the indexes of the messages at which it
+	// became tainted and was cleared, in turn.
+	Tainted bool  `json:"tainted,omitempty"`
+	TrustAt []int `json:"trust_at,omitempty"`
 
 	// RunID and Turn identify the last run. Step is the number of steps that this run has committed.
 	RunID string `json:"run_id,omitempty"`
@@ -148,13 +159,51 @@ type Outbox struct {
 	Events []Event `json:"events"`
 }
 
+// BranchOrigin is where a session was branched from, with the changes made there: see engine.Branch and engine.Fork.
+type BranchOrigin struct {
+	// From is the id of the other session. Messages is how many messages the two have in common.
+	From     string `json:"from"`
+	Messages int    `json:"messages"`
+	// Model is the entry of [Agent].Models that the session's turns use unless they name another; empty for
+	// [Agent].Model.
+	Model string `json:"model,omitempty"`
+	// Instructions are the session's system prompt in place of the agent's, at most [MaxInstructionsBytes]; empty for
+	// the agent's. [Session.Public] omits them.
+	Instructions string `json:"instructions,omitempty"`
+	// CallID is the tool call whose answer or result was changed; empty for none.
+	CallID string `json:"call_id,omitempty"`
+}
+
+// Validate returns an error for a value that cannot be stored: ErrInvalid, or ErrTooLarge for the instructions. It names
+// the field.
+func (b *BranchOrigin) Validate() error {
+	if len(b.Instructions) > MaxInstructionsBytes {
+		return &Error{Code: ErrTooLarge, Field: "instructions",
+			Message: fmt.Sprintf("instructions: too large: %d bytes (max %d)", len(b.Instructions), MaxInstructionsBytes)}
+	}
+	if b.Messages < 0 {
+		return Invalid("branch.messages", "%d is negative", b.Messages)
+	}
+	return cmp.Or(CheckText("branch.from", b.From), CheckText("model", b.Model), CheckText("instructions", b.Instructions), CheckText("call_id", b.CallID))
+}
+
 // Public returns the session as the user of its conversation may see it: without the lease, the secret, the trace
-// context and events that are not on the log yet. Tags and metadata, which are for the application, are omitted too:
-// add the tags and metadata that are meant for users.
+// context, the instructions of a branch, the name of who ends its wait, and events that are not on the log yet. Tags and
+// metadata, which are for the application, are omitted too: add the tags and metadata that are meant for users.
 func (s *Session) Public() Session {
 	out := *s
 	out.Lease, out.Secret, out.TraceParent, out.Outbox = Lease{}, "", "", nil
 	out.Tags, out.Metadata = nil, nil
+	if s.Ending != nil && s.Ending.By != "" {
+		own := *s.Ending
+		own.By = ""
+		out.Ending = &own
+	}
+	if s.Branch != nil && s.Branch.Instructions != "" {
+		own := *s.Branch
+		own.Instructions = ""
+		out.Branch = &own
+	}
 	return out
 }
 
@@ -273,20 +322,12 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-const (
-	// MaxMetadataBytes limits the total size of a session's user id, tags and metadata, the latter as JSON.
-	MaxMetadataBytes = 16 << 10
-	// MaxTitleBytes limits the title of a session.
-	MaxTitleBytes = 256
-	// MaxOpeningBytes limits the beginning of the first message in a session's row.
-	MaxOpeningBytes = 256
-)
-
 // CheckSessionID returns an ErrInvalid error if a session id is empty, is longer than 200 bytes, is not valid
 // UTF-8, has control characters, or begins or ends with white space. A session id is part of URLs, so it must also not
-// be "." or "..", begin or end with a slash, or have two slashes, "." or ".." between slashes.
+// be "." or "..", begin or end with a slash, or have two slashes, "." or ".." between slashes. The text "::" may only
+// separate a tenant from a name that obeys these rules: see [InTenant].
 func CheckSessionID(id string) error {
-	if problem := ids.CheckPath(id); problem != "" {
+	if problem := ids.CheckSession(id); problem != "" {
 		return Invalid("session", "id %s", problem)
 	}
 	return nil
@@ -302,9 +343,13 @@ func CheckTitle(title string) error {
 }
 
 // ValidateContext validates the parts of a session that users set: user id, title, tags, metadata, trace context
-// and expiry. The error is ErrInvalid or ErrTooLarge and names the field.
+// and expiry. The error is ErrInvalid or ErrTooLarge and names the field. The user of a session with an ID must be of its
+// tenant.
 func (s *Session) ValidateContext() error {
 	total := len(s.UserID) + len(s.TraceParent)
+	if problem := s.userProblem(); problem != "" {
+		return Invalid("user_id", "%s", problem)
+	}
 	if err := cmp.Or(CheckTitle(s.Title), CheckText("user_id", s.UserID), CheckText("trace_parent", s.TraceParent), checkTime("expires_at", s.ExpiresAt)); err != nil {
 		return err
 	}
@@ -323,6 +368,18 @@ func (s *Session) ValidateContext() error {
 			Message: "metadata: user id, tags and metadata together are too large (max 16 KiB)"}
 	}
 	return nil
+}
+
+// userProblem returns what is wrong with the tenant of the user; "" if nothing is.
+func (s *Session) userProblem() string {
+	if problem := ids.CheckTenancy(s.UserID); problem != "" || s.ID == "" || s.UserID == "" {
+		return problem
+	}
+	tenant, _ := ids.Split(s.ID)
+	if of, _ := ids.Split(s.UserID); of != tenant {
+		return "belongs to another tenant than the session"
+	}
+	return ""
 }
 
 // Checkpoint is the complete state of a session after a step. It refers to messages by count and to custom state by
@@ -370,6 +427,8 @@ type Stop struct {
 	Kind StopKind `json:"kind"`
 	// Reason is stored with the run, for people.
 	Reason string `json:"reason,omitempty"`
+	// By is the name of the person or program that requested the stop; empty for the application.
+	By string `json:"by,omitempty"`
 	// At is when the stop was requested, by the store's clock.
 	At time.Time `json:"at"`
 }

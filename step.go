@@ -36,6 +36,11 @@ type Step struct {
 	TraceParent string
 	ParentID    string
 	RootID      string
+	Incarnation string
+
+	// Usage is the run's usage so far, with the model calls of the step under way. It leaves out the tool calls of that
+	// step, and the usage of sub-agents in their own sessions.
+	Usage Usage
 
 	env env
 }
@@ -129,6 +134,35 @@ func (s *Step) AddContext(text string) error {
 	return nil
 }
 
+// Taint marks the session as tainted with the step's commit: its model has read text that anybody may have written, such
+// as a web page or a stranger's mail, and that may contain instructions of an attacker. Each call of an [Effectful] tool
+// then needs an approval; approval rules of other tools can ask for Tainted. The session stays tainted until a person
+// clears it, see Engine.ClearTaint, or a rewind removes the step. The reason names the text; the model reads it, too. A
+// session that is tainted already gets no second message.
+func (s *Step) Taint(reason string) error {
+	if reason == "" {
+		return Invalid("reason", "is empty")
+	}
+	reason = limits.Clean(reason)
+	if err := CheckText("reason", reason); err != nil {
+		return err
+	}
+	if s.env.Tainted() {
+		return nil
+	}
+	m := Context(reason)
+	m.Trust = TrustTainted
+	s.env.AddContext(m)
+	return nil
+}
+
+// Tainted reports whether the session is tainted, see [Step.Taint], as of the last commit.
+func (s *Step) Tainted() bool { return s.env.Tainted() }
+
+// Workspace returns the reference of the session's workspace, see [Call.SetWorkspace]: the latest one of the transcript,
+// or of an earlier round of the step. It is empty if no call has named one.
+func (s *Step) Workspace() string { return s.env.Workspace() }
+
 // SetTitle sets the session's title with the step's commit. The last title set in a step wins, and an empty one removes
 // the title. It is for tools and hooks that know the subject of a conversation. The error is ErrTooLarge for more than
 // [MaxTitleBytes].
@@ -205,6 +239,22 @@ type Call struct {
 // IdempotencyKey returns a key that is the same for every attempt of this call, in any process, and differs from every
 // other call's key. Pass it to services that deduplicate.
 func (c *Call) IdempotencyKey() string { return ids.Derive("call", c.SessionID, c.ID) }
+
+// SetWorkspace names the state of the session's [Workspace] after the call. The call's result keeps the reference, also if
+// the tool returns an error, and [Step.Workspace] returns it from then on. So a rewind, a branch and a takeover restore the
+// state that belongs to the transcript. The reference of an attempt that is repeated, or that asks a question, is dropped.
+//
+// A tool that names references must be [Serial]. The error is ErrInvalid if ref is empty, longer than
+// [MaxWorkspaceRef] bytes or not valid text.
+func (c *Call) SetWorkspace(ref string) error {
+	if err := checkWorkspaceRef("workspace", ref); err != nil {
+		return err
+	}
+	if ref == "" {
+		return Invalid("workspace", "is empty")
+	}
+	return c.env.SetWorkspace(ref)
+}
 
 // Attach adds files, such as images, to the call's result. The model gets them in the result, or in a hidden message
 // after it if its provider accepts no files there. They are stored with the step's commit, also if the tool fails;

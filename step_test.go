@@ -1,8 +1,10 @@
 package cairn_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 
@@ -22,6 +24,9 @@ type caseFile struct {
 	fail        error
 	asked       []define.Question
 	answer      json.RawMessage // to each question; nil for none yet
+	workspace   string
+	blobs       []int // sizes
+	published   []string
 }
 
 func (d *caseFile) State() (json.RawMessage, error) { return d.state, d.fail }
@@ -36,7 +41,7 @@ func (d *caseFile) Change(before, after json.RawMessage) error {
 	return d.update(list...)
 }
 
-func (d *caseFile) Publish(typ, name, callID string) error {
+func (d *caseFile) Publish(typ, name, _, _ string) error {
 	d.events = append(d.events, typ+" "+name)
 	return nil
 }
@@ -44,6 +49,27 @@ func (d *caseFile) Publish(typ, name, callID string) error {
 func (d *caseFile) Sent() []cairn.Message { return d.context }
 
 func (d *caseFile) SwitchedOff() []string { return nil }
+
+func (d *caseFile) Tainted() bool {
+	return len(d.context) > 0 && d.context[len(d.context)-1].Trust == cairn.TrustTainted
+}
+
+func (d *caseFile) Workspace() string { return d.workspace }
+
+func (d *caseFile) SetWorkspace(ref string) error {
+	d.workspace = ref
+	return d.fail
+}
+
+func (d *caseFile) StoreBlob(_ context.Context, part []byte) (string, error) {
+	d.blobs = append(d.blobs, len(part))
+	return fmt.Sprint(len(d.blobs)), d.fail
+}
+
+func (d *caseFile) Publishes(name, mediaType string, size int64, blobs []string) error {
+	d.published = append(d.published, fmt.Sprint(name, " ", mediaType, " ", size, " ", blobs))
+	return nil
+}
 
 func (d *caseFile) update(list ...cairn.Op) error {
 	state, err := ops.Fold(d.state, list)

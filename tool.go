@@ -73,7 +73,7 @@ func Func[In, Out any](name, description string, fn func(ctx context.Context, ca
 		}
 		raw, err := json.Marshal(out)
 		if err != nil {
-			return nil, Errorf(ErrTool, "the tool has run, but its result cannot be encoded as JSON: %w", err)
+			return nil, Errorf(ErrTool, "%w, but its result cannot be encoded as JSON: %w", bridge.ErrRan, err)
 		}
 		return raw, nil
 	}

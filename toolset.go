@@ -3,6 +3,7 @@ package cairn
 import (
 	"context"
 	"encoding/json"
+	"time"
 )
 
 // Toolset provides an agent with tools that are not known when it is defined, such as a server's tools. It is asked for
@@ -56,16 +57,26 @@ type ReservedToolset interface {
 	ReservedTools() []string
 }
 
+// Keeper is a Toolset with work of its own that workers do, such as the removal of expired entries of a memory.
+type Keeper interface {
+	Toolset
+	// Upkeep does the work that is due. Each worker calls it every UpkeepInterval; several may at once. An error is
+	// logged.
+	Upkeep(ctx context.Context) error
+}
+
+// UpkeepInterval is how often a worker calls Keeper.Upkeep.
+const UpkeepInterval = time.Minute
+
 // Offer is the offer of a [Toolset] from a turn on.
 type Offer struct {
 	// Pinned is the data that the tools are made from, at most [MaxPinnedBytes] of JSON.
 	Pinned json.RawMessage
 	// Note is the text about the offer that the model reads, as a hidden message. Required.
 	Note string
+	// Tainted says that the note has text that may be an attack: the session is tainted from then on, see [Step.Taint].
+	Tainted bool
 }
-
-// MaxPinnedBytes is the maximum size of the offer that a toolset pins in a session.
-const MaxPinnedBytes = 1 << 20
 
 // Validate returns an ErrInvalid or ErrTooLarge error, which names the field, if an offer cannot be pinned.
 func (o *Offer) Validate() error {

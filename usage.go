@@ -2,6 +2,7 @@ package cairn
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -49,7 +50,7 @@ type Usage struct {
 	Custom map[string]float64 `json:"custom,omitempty"`
 }
 
-// Add returns the sum of two usages.
+// Add returns the sum of two usages. Custom amounts stay finite.
 func (u Usage) Add(v Usage) Usage {
 	sum := Usage{
 		InputTokens:          u.InputTokens + v.InputTokens,
@@ -76,7 +77,7 @@ func (u Usage) Add(v Usage) Usage {
 			sum.Custom[name] += n
 		}
 		for name, n := range v.Custom {
-			sum.Custom[name] += n
+			sum.Custom[name] = min(max(sum.Custom[name]+n, -math.MaxFloat64), math.MaxFloat64)
 		}
 	}
 	return sum

@@ -32,7 +32,7 @@ func (m *Message) Validate() error {
 	if m.Tokens < 0 {
 		return Invalid("tokens", "%d is negative", m.Tokens)
 	}
-	if err := cmp.Or(m.Summary.validate(), m.LeftOut.validate(), m.Fingerprint.validate()); err != nil {
+	if err := cmp.Or(checkWorkspaceRef("workspace", m.Workspace), m.Summary.validate(), m.LeftOut.validate(), m.Fingerprint.validate()); err != nil {
 		return err
 	}
 	for i := range m.Parts {
@@ -81,7 +81,7 @@ func (s *Summary) validate() error {
 	if s.From <= 0 {
 		return Invalid("summary.from", "must be positive, not %d", s.From)
 	}
-	return nil
+	return checkWorkspaceRef("summary.workspace", s.Workspace)
 }
 
 func (p *Part) validate() error {
@@ -102,12 +102,16 @@ func (p *Part) validate() error {
 	}
 	if r := p.Result; r != nil {
 		err := cmp.Or(CheckText("tool_result.call_id", r.CallID), CheckText("tool_result.tool", r.Tool),
-			CheckText("tool_result.code", string(r.Code)), CheckText("tool_result.background", r.Background), CheckJSON("tool_result.output", r.Output), CheckJSON("tool_result.edited", r.Edited))
+			CheckText("tool_result.code", string(r.Code)), CheckText("tool_result.background", r.Background), CheckJSON("tool_result.output", r.Output), CheckJSON("tool_result.edited", r.Edited),
+			checkWorkspaceRef("tool_result.workspace", r.Workspace))
 		if end := r.Child; err == nil {
 			err = cmp.Or(CheckText("tool_result.child", end.SessionID), CheckText("tool_result.child", end.Agent), CheckText("tool_result.child", string(end.Status)))
 		}
 		for i := range r.Data {
 			err = cmp.Or(err, r.Data[i].validate("tool_result.data"))
+		}
+		for i := range r.Artifacts {
+			err = cmp.Or(err, r.Artifacts[i].validate())
 		}
 		if err != nil {
 			return err
@@ -185,6 +189,7 @@ func (e *Error) Validate() error {
 func (r *Run) Validate() error {
 	err := cmp.Or(CheckText("id", r.ID), CheckText("agent", r.Agent), CheckText("agent_version", r.AgentVersion), CheckText("kind", string(r.Kind)), CheckText("status", string(r.Status)),
 		CheckText("reason", string(r.Reason)), CheckText("model", r.Model), CheckText("previous_run_id", r.PreviousRunID), CheckText("text", r.Text),
+		CheckText("stopped_by", r.StoppedBy),
 		CheckJSON("output", r.Output), checkTime("started_at", r.StartedAt), checkTime("ended_at", r.EndedAt), r.Usage.Validate())
 	if err == nil && r.Error != nil {
 		err = r.Error.Validate()
@@ -223,7 +228,7 @@ func (c *CallRef) validate() error {
 func (c *PendingCall) Validate() error {
 	err := cmp.Or(c.CallRef.validate(), CheckText("call.user_id", c.UserID), CheckText("call.agent", c.Agent), CheckText("call.run_id", c.RunID),
 		CheckText("call.step_id", c.StepID), CheckJSON("call.schema", c.Schema), CheckText("call.status", string(c.Status)),
-		CheckText("call.claimed_by", c.ClaimedBy), checkTime("call.claimed_until", c.ClaimedUntil))
+		CheckText("call.claimed_by", c.ClaimedBy), checkTime("call.claimed_until", c.ClaimedUntil), c.Effect.validate())
 	for _, raw := range c.Kept {
 		err = cmp.Or(err, CheckJSON("call.kept", raw))
 	}
@@ -241,10 +246,12 @@ func (c *PendingCall) Validate() error {
 
 // Validate reports why a request to stop cannot be kept. The error is ErrInvalid or ErrTooLarge and names the field.
 func (s *Stop) Validate() error {
-	if n := len(s.Reason); n > MaxMetadataBytes {
-		return &Error{Code: ErrTooLarge, Field: "reason", Message: fmt.Sprintf("reason: too large: %d bytes (max %d)", n, MaxMetadataBytes)}
+	for _, f := range []struct{ name, text string }{{"reason", s.Reason}, {"by", s.By}} {
+		if n := len(f.text); n > MaxMetadataBytes {
+			return &Error{Code: ErrTooLarge, Field: f.name, Message: fmt.Sprintf("%s: too large: %d bytes (max %d)", f.name, n, MaxMetadataBytes)}
+		}
 	}
-	return cmp.Or(CheckText("reason", s.Reason), CheckText("run_id", s.RunID), CheckText("kind", string(s.Kind)), checkTime("at", s.At))
+	return cmp.Or(CheckText("reason", s.Reason), CheckText("by", s.By), CheckText("run_id", s.RunID), CheckText("kind", string(s.Kind)), checkTime("at", s.At))
 }
 
 // Validate reports why an event cannot be kept, regardless of its size: text that is not valid UTF-8 or has a NUL,
@@ -304,6 +311,9 @@ func (in Input) Validate() error {
 		}
 		if m.LeftOut != nil {
 			return Invalid(at+".left_out", "must not be set on input messages")
+		}
+		if m.Workspace != "" {
+			return Invalid(at+".workspace", "must not be set on input messages; use Engine.RestoreWorkspace")
 		}
 		if m.Cut != "" {
 			return Invalid(at+".cut", "may only be set on replies")
@@ -405,4 +415,23 @@ func (p *Part) validateInput(at string) error {
 		return Invalid(at, "a %q part must not set other fields", p.Type)
 	}
 	return nil
+}
+
+// validate reports why a row's part of the ledger cannot be kept.
+func (e *Effect) validate() error {
+	if e == nil {
+		return nil
+	}
+	return cmp.Or(CheckText("call.effect.state", string(e.State)), CheckText("call.effect.idempotency_key", e.Key), checkTime("call.effect.sent_at", e.SentAt))
+}
+
+// MaxWorkspaceRef is the maximum size of a reference to a state of a workspace, in bytes.
+const MaxWorkspaceRef = 256
+
+// checkWorkspaceRef returns an error for a reference that a transcript cannot keep. It may be empty.
+func checkWorkspaceRef(field, ref string) error {
+	if len(ref) > MaxWorkspaceRef {
+		return Invalid(field, "is too large: %d bytes (max %d)", len(ref), MaxWorkspaceRef)
+	}
+	return CheckText(field, ref)
 }

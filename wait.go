@@ -122,7 +122,8 @@ func (t *Tool) require(asks func(context.Context, *Call, json.RawMessage) (*ques
 
 // AssignTo sets who may answer the tool's calls, and how many of them decide. Without it, anyone may answer. It can
 // also be used for a single question of a tool, see [Call.Ask]. The call of a client-executed tool has one result,
-// so its quorum is AnyReviewer. Names follow the rules of session ids, see [CheckSessionID].
+// so its quorum is AnyReviewer. Names follow the rules of session ids, see [CheckSessionID]. In a tenant's session they are
+// names of the tenant's people, see [InTenant]; a call that names anyone else fails.
 func AssignTo(quorum Quorum, reviewers ...string) ToolOption {
 	reviewers = slices.Clone(reviewers)
 	return func(t *Tool) { t.def.Wait.Assigned, t.def.Wait.Quorum, t.def.Wait.Reviewers = true, quorum, reviewers }
@@ -145,8 +146,8 @@ func (t *Tool) validateWait() error {
 	switch {
 	case w.Err != nil:
 		return w.Err
-	case w.Kind == "" && (w.Assigned || w.AtMost != 0):
-		return errors.New("AssignTo and WaitAtMost are only for client-executed tools and tools that require approval")
+	case w.Kind == "" && !t.def.Effectful && (w.Assigned || w.AtMost != 0):
+		return errors.New("AssignTo and WaitAtMost are only for client-executed tools and tools that require approval or are effectful")
 	case w.Kind == CallClientTool && t.def.Finishes:
 		return errors.New("client-executed tools cannot finish a turn")
 	case w.Kind == CallApproval && t.def.Finishes:
@@ -168,7 +169,7 @@ func checkAssigned(w *waiting) error {
 		return errors.New("AssignTo: no reviewers")
 	}
 	for i, r := range w.Reviewers {
-		if problem := ids.Check(r); problem != "" {
+		if problem := ids.CheckUser(r); problem != "" {
 			return fmt.Errorf("AssignTo: reviewer name %s", problem)
 		}
 		if slices.Contains(w.Reviewers[:i], r) {
@@ -198,9 +199,6 @@ func (c *PendingCall) CheckValue(field string, value json.RawMessage) error {
 
 // question is a question to a person.
 type question = bridge.Question
-
-// MaxPromptBytes is the maximum size of the prompt and the payload of a call together.
-const MaxPromptBytes = 1 << 20
 
 // setPrompt sets the prompt and payload of a question. If they cannot be kept, the error is ErrInvalid or
 // ErrTooLarge.

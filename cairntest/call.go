@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -29,6 +30,9 @@ type Call struct {
 	scope   *user.Scope
 	log     *journal.Log
 	answers []*cairn.PendingCall
+
+	mu    sync.Mutex
+	blobs map[string][]byte // parts of artifacts, by key
 }
 
 const sessionID = "session"
@@ -52,7 +56,8 @@ func NewCall(state any) *Call {
 	log := journal.NewLog(memstore.New(nil).EventLog(), false, opts)
 	c := &Call{scope: &user.Scope{}, log: log}
 	r := room{raw, cairn.Step{SessionID: row.ID, RunID: "run", Agent: row.Agent, Turn: 1, Number: 1}}
-	c.scope.Init(&user.Caller{Options: opts, Executes: func(string) error { return nil }}, r, log.Emitter(context.Background(), row, r.info.RunID, 0), 1, nil)
+	caller := &user.Caller{Options: opts, Executes: func(string) error { return nil }, StoreBlob: c.storeBlob}
+	c.scope.Init(caller, r, log.Emitter(context.Background(), row, r.info.RunID, 0), 1, nil)
 	c.Call = &cairn.Call{Step: define.NewStep(r.info, c.scope), ID: "call", Tool: "tool", Input: json.RawMessage("{}")}
 	c.pass()
 	return c
@@ -103,6 +108,10 @@ func (r room) Hooks() user.Hooks     { return nil }
 func (r room) HasTool(string) bool   { return true }
 func (r room) Sent() []cairn.Message { return nil }
 func (r room) SwitchedOff() []string { return nil }
+
+func (r room) Tainted() bool { return false }
+
+func (r room) Workspace() string { return "" }
 
 func (r room) View(on ...*step.Writes) (json.RawMessage, error) {
 	var lists [][]cairn.Op
@@ -159,6 +168,33 @@ func (c *Call) Files() []cairn.File {
 		}
 	}
 	return files
+}
+
+// Artifacts returns the artifacts that were published with [cairn.Call.Publish], in order, by name. A later one replaces
+// an earlier one of its name.
+func (c *Call) Artifacts() map[string][]byte {
+	found := map[string][]byte{}
+	for _, a := range c.scope.Writes().Artifacts {
+		found[a.Name] = []byte{}
+		for _, key := range a.Blobs {
+			c.mu.Lock()
+			found[a.Name] = append(found[a.Name], c.blobs[key]...)
+			c.mu.Unlock()
+		}
+	}
+	return found
+}
+
+// storeBlob keeps a part of an artifact.
+func (c *Call) storeBlob(_ context.Context, _ driver.BlobOwner, part []byte) (string, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.blobs == nil {
+		c.blobs = map[string][]byte{}
+	}
+	key := driver.BlobKey(part)
+	c.blobs[key] = bytes.Clone(part)
+	return key, nil
 }
 
 // Usage returns the amounts that were recorded with [cairn.Step.RecordUsage], summed by name.

@@ -45,15 +45,18 @@ func (c *Client) Chat(ctx context.Context, id string, limit int, cursor string) 
 // ChatBranch is an earlier version of a chat, which an edited or regenerated message has replaced. [Client.Chat]
 // returns it by its id.
 type ChatBranch struct {
+	// ID is the id of the session that keeps it. GET /chat/{id} shows it, POST /sessions/{id}/branch continues it in a new
+	// session.
 	ID string `json:"id"`
-	// MessageID is the message of the user's that was edited or answered again.
-	MessageID string    `json:"message_id"`
+	// MessageID is the id of the message that was edited, or answered again. The messages before it are common to both.
+	MessageID string `json:"message_id"`
+	// CreatedAt is when it was replaced.
 	CreatedAt time.Time `json:"created_at"`
 }
 
 // Branches lists the earlier versions of a chat, newest first. Page sizes are as in [Client.Sessions].
-func (c *Client) Branches(ctx context.Context, id string, limit int, cursor string) (*Page[ChatBranch], error) {
-	return out[Page[ChatBranch]](c, ctx, "GET", "/chat/"+url.PathEscape(id)+"/branches", page(limit, cursor), nil)
+func (c *Client) Branches(ctx context.Context, id string, limit int, cursor string) (*cairn.Page[ChatBranch], error) {
+	return out[cairn.Page[ChatBranch]](c, ctx, "GET", "/chat/"+url.PathEscape(id)+"/branches", page(limit, cursor), nil)
 }
 
 // SetChat changes a chat: the latest session of its thread, see [Client.SetContext]. Change.Archived applies to the

@@ -25,6 +25,9 @@ import (
 type Options struct {
 	// Token is the bearer token of each request; empty for none. It appears in no error and no log.
 	Token string
+	// Tenant is the tenant as which each request is made, for a token of a principal of all tenants; empty for none. The
+	// tenant of any other token is fixed: the server refuses another one.
+	Tenant string
 	// Header is added to each request.
 	Header http.Header
 	// HTTP makes the requests; nil means a client of its own. Its Timeout must be 0, since streams are long-lived.
@@ -77,6 +80,8 @@ func New(address string, opts *Options) (*Client, error) {
 		return nil, cairn.Invalid("options", "Timeout, MaxBody and Patience must not be negative")
 	case o.HTTP != nil && o.HTTP.Timeout != 0:
 		return nil, cairn.Invalid("options", "HTTP.Timeout must be 0, since it would end streams; set Options.Timeout")
+	case o.Tenant != "" && cairn.CheckTenant(o.Tenant) != nil:
+		return nil, cairn.CheckTenant(o.Tenant)
 	case strings.ContainsAny(o.Token, "\r\n"):
 		return nil, cairn.Invalid("options", "Token must not have a line break")
 	}
@@ -111,9 +116,9 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	}
 	var body io.Reader
 	if in != nil {
-		raw, err := json.Marshal(in)
+		raw, err := encode(in)
 		if err != nil {
-			return nil, cairn.Invalid("request", "cannot be encoded as JSON: %v", err)
+			return nil, err
 		}
 		body = bytes.NewReader(raw)
 	}
@@ -127,10 +132,22 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	if in != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
+	if c.opts.Tenant != "" {
+		req.Header.Set("Cairn-Tenant", c.opts.Tenant)
+	}
 	if c.opts.Token != "" {
 		req.Header.Set("Authorization", "Bearer "+c.opts.Token)
 	}
 	return req, nil
+}
+
+// encode returns the JSON of a part of a request.
+func encode(value any) (json.RawMessage, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return nil, cairn.Invalid("request", "cannot be encoded as JSON: %v", err)
+	}
+	return raw, nil
 }
 
 // do sends a request and decodes its response into out, unless that is nil.

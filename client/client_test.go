@@ -42,7 +42,7 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%q: %v", address, err)
 		}
 	}
-	for _, o := range []client.Options{{Timeout: -1}, {MaxBody: -1}, {Patience: -1}, {Token: "a\nb"}, {HTTP: &http.Client{Timeout: 1}}} {
+	for _, o := range []client.Options{{Timeout: -1}, {MaxBody: -1}, {Patience: -1}, {Token: "a\nb"}, {Tenant: "a::b"}, {Tenant: "*"}, {HTTP: &http.Client{Timeout: 1}}} {
 		if _, err := client.New("http://host", &o); !errors.Is(err, cairn.ErrInvalid) {
 			t.Errorf("%+v: %v", o, err)
 		}
@@ -77,6 +77,23 @@ func TestRequestsCarryTheTokenAndEscapeIDs(t *testing.T) {
 	}
 }
 
+func TestRequestsCarryTheTenant(t *testing.T) {
+	var sent []string
+	h := func(w http.ResponseWriter, r *http.Request) {
+		sent = append(sent, fmt.Sprint(r.Header["Cairn-Tenant"]))
+		fmt.Fprint(w, `{"id": "s", "tenant": "acme"}`)
+	}
+	for _, tenant := range []string{"acme", ""} {
+		c := open(t, h, func(o *client.Options) { o.Tenant = tenant })
+		if row, err := c.Session(t.Context(), "s"); err != nil || row.Tenant != "acme" {
+			t.Errorf("%+v, %v", row, err)
+		}
+	}
+	if !slices.Equal(sent, []string{"[acme]", "[]"}) {
+		t.Errorf("tenants sent: %v", sent)
+	}
+}
+
 // Errors of a server have the codes of the one table, even if a proxy stands between.
 func TestErrorsAreCairnErrors(t *testing.T) {
 	for _, test := range []struct {
@@ -103,7 +120,7 @@ func TestErrorsAreCairnErrors(t *testing.T) {
 			w.WriteHeader(test.status)
 			fmt.Fprint(w, test.body)
 		}, nil)
-		_, err := c.Start(t.Context(), client.Turn{Agent: "a", Input: client.Input{Text: "hi"}})
+		_, err := c.Start(t.Context(), client.Turn{Agent: "a", Input: client.UserMessage{Text: "hi"}})
 		var e *cairn.Error
 		if !errors.As(err, &e) || e.Code != test.code || test.status >= 400 && e.RetryAfter != cairn.Duration(7*time.Second) {
 			t.Errorf("%d %q: %#v", test.status, test.body, err)

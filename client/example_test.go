@@ -34,7 +34,7 @@ func ExampleNew() {
 		return
 	}
 	ctx := context.Background()
-	run, err := c.Start(ctx, client.Turn{Agent: "support", Input: client.Input{Text: "Hi."}})
+	run, err := c.Start(ctx, client.Turn{Agent: "support", Input: client.UserMessage{Text: "Hi."}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -51,13 +51,13 @@ func ExampleNew() {
 	// run_end
 }
 
-func ExampleNewFile() {
-	file, err := client.NewFile(&cairn.File{Name: "note.txt", MediaType: "text/plain", Data: []byte("Hello.")})
+func ExampleNewAttachment() {
+	file, err := client.NewAttachment(&cairn.File{Name: "note.txt", MediaType: "text/plain", Data: []byte("Hello.")})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	turn := client.Turn{Agent: "support", Input: client.Input{Text: "What does it say?", Files: []client.File{file}}}
+	turn := client.Turn{Agent: "support", Input: client.UserMessage{Text: "What does it say?", Files: []client.Attachment{file}}}
 	fmt.Println(turn.Input.Files[0].URL)
 	// Output: data:text/plain;base64,SGVsbG8u
 }

@@ -105,9 +105,9 @@ func turnOf(here, runID string) string { return ids.Derive("run", sessionID(here
 // or just to continue.
 type request struct {
 	place
-	first   bool   // no turn came before
-	turn    string // the run here that began the turn
-	input   *Input // of a turn to begin
+	first   bool         // no turn came before
+	turn    string       // the run here that began the turn
+	input   *UserMessage // of a turn to begin
 	answers []cairn.Submission
 	depth   int  // of the session here
 	output  bool // the result of the agent is a typed output here
@@ -160,7 +160,7 @@ func (m *remote) read(req *cairn.Request) (*request, error) {
 // in refs, or the user's input.
 func (r *request) take(req *cairn.Request, said int, refs map[string]asked) {
 	var texts []string
-	var files []File
+	var files []Attachment
 	asks := false // whether the input is the user's, and not only that of a hook
 	for i := said + 1; i < len(req.Messages); i++ {
 		msg := &req.Messages[i]
@@ -183,7 +183,7 @@ func (r *request) take(req *cairn.Request, said int, refs map[string]asked) {
 		r.answers = nil // the turn that is begun ends the wait there
 	}
 	if asks && len(r.answers) == 0 {
-		r.input = &Input{Text: strings.Join(texts, "\n\n"), Files: files}
+		r.input = &UserMessage{Text: strings.Join(texts, "\n\n"), Files: files}
 	}
 }
 
@@ -192,12 +192,12 @@ func withdrawn(list []cairn.Message) bool {
 	return slices.ContainsFunc(list, func(m cairn.Message) bool { return m.Origin == cairn.OriginWithdrawn })
 }
 
-func fileOf(f *cairn.File) File {
+func fileOf(f *cairn.File) Attachment {
 	url := f.URL
 	if len(f.Data) > 0 {
 		url = f.DataURL()
 	}
-	return File{Name: f.Name, MediaType: f.MediaType, URL: url}
+	return Attachment{Name: f.Name, MediaType: f.MediaType, URL: url}
 }
 
 // useOf returns the arguments of a call.
@@ -292,7 +292,7 @@ func (m *remote) tryStop(ctx context.Context, session string, turns []string) er
 		return err
 	}
 	id := row.RunID
-	page := &Page[cairn.Run]{}
+	page := &cairn.Page[cairn.Run]{}
 	for first := true; first || page.Next != ""; first = false {
 		if page, err = m.client.Runs(ctx, session, true, 100, page.Next); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/pieces"
+	"github.com/cairn-agents/cairn/internal/wire"
 )
 
 // Text is a piece of a run's text for the user: the next part of a reply, or the notice that a partial reply is void.
@@ -98,7 +99,7 @@ func (c *Client) runEvents(ctx context.Context, session, runID string, types ...
 
 // run returns the record of a run.
 func (c *Client) run(ctx context.Context, session, runID string) (*cairn.Run, error) {
-	page := &Page[cairn.Run]{}
+	page := &cairn.Page[cairn.Run]{}
 	for first := true; first || page.Next != ""; first = false {
 		var err error
 		if page, err = c.Runs(ctx, session, true, 100, page.Next); err != nil {
@@ -117,10 +118,16 @@ func (c *Client) run(ctx context.Context, session, runID string) (*cairn.Run, er
 type ContinueOption func(*continuation)
 
 type continuation struct {
-	SessionID    string  `json:"session_id"`
-	Input        *Input  `json:"input,omitempty"`
-	CheckpointID string  `json:"checkpoint_id,omitempty"`
-	Model        *string `json:"model,omitempty"`
+	wire.Retry
+	Continuation
+}
+
+// Continuation is the input of a session that is resumed.
+type Continuation struct {
+	// Input is an optional message to the model, which precedes the run.
+	Input *UserMessage `json:"input,omitempty"`
+	// CheckpointID is the checkpoint to rewind to first; empty means none.
+	CheckpointID string `json:"checkpoint_id,omitempty"`
 }
 
 // WithModel selects one of the agent's models by its name; empty means the agent's own. Without it, the run uses the
@@ -128,13 +135,13 @@ type continuation struct {
 func WithModel(name string) ContinueOption { return func(x *continuation) { x.Model = &name } }
 
 // WithInput adds a message of the user's before the run. It is for [Client.Resume].
-func WithInput(in Input) ContinueOption { return func(x *continuation) { x.Input = &in } }
+func WithInput(in UserMessage) ContinueOption { return func(x *continuation) { x.Input = &in } }
 
 // FromCheckpoint rewinds the session to a checkpoint first. It is for [Client.Resume].
 func FromCheckpoint(id string) ContinueOption { return func(x *continuation) { x.CheckpointID = id } }
 
 func continued(session string, opts []ContinueOption) continuation {
-	x := continuation{SessionID: session}
+	x := continuation{Retry: wire.Retry{SessionID: session}}
 	for _, o := range opts {
 		o(&x)
 	}
@@ -156,11 +163,11 @@ func (c *Client) Retry(ctx context.Context, id string, opts ...ContinueOption) (
 	return out[Started](c, ctx, "POST", "/retry", nil, x)
 }
 
-// NewFile returns a file for a user's message: its bytes as a "data:" URL, or its address. The error is ErrInvalid if
+// NewAttachment returns a file for a user's message: its bytes as a "data:" URL, or its address. The error is ErrInvalid if
 // it has neither.
-func NewFile(f *cairn.File) (File, error) {
+func NewAttachment(f *cairn.File) (Attachment, error) {
 	if f == nil || len(f.Data) == 0 && f.URL == "" {
-		return File{}, cairn.Invalid("file", "must have data or an address")
+		return Attachment{}, cairn.Invalid("file", "must have data or an address")
 	}
 	return fileOf(f), nil
 }

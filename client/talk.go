@@ -199,7 +199,7 @@ func isGone(err error) bool {
 // begin begins the turn. st is nil if the session does not exist yet.
 func (t *talk) begin(ctx context.Context, st *Status) error {
 	c, name := t.m.client, t.turn
-	turn := Turn{SessionID: t.Session, Agent: t.m.agent, Input: *t.input, RunID: name, Context: Context{Depth: t.depth}, OnWaiting: "withdraw"}
+	turn := Turn{SessionID: t.Session, Agent: t.m.agent, Input: *t.input, RunID: name, Context: Context{Depth: t.depth}, Unready: Unready{OnWaiting: "withdraw"}}
 	started, err := unhurried(ctx, func(ctx context.Context) (*Started, error) { return c.Start(ctx, turn) })
 	// The run is one of a turn that was stopped here.
 	if errors.Is(err, cairn.ErrAlreadyRunning) && st != nil && st.Session.Status == cairn.SessionActive {

@@ -15,7 +15,7 @@ import (
 
 // newRun is what the options of a verb say of the run that it begins.
 func newRun(sessionID string, o *runOptions) lifecycle.NewRun {
-	return lifecycle.NewRun{SessionID: sessionID, RunID: o.runID, Model: o.model, Hooks: o.hooks, Owner: o.owner()}
+	return lifecycle.NewRun{SessionID: sessionID, RunID: o.runID, Model: o.model, TraceParent: o.create.TraceParent, Hooks: o.hooks, Owner: o.owner()}
 }
 
 // beginTurn begins the next turn of a session and drives it.
@@ -64,9 +64,10 @@ func (e *Engine) begin(ctx context.Context, in *lifecycle.NewRun, input *cairn.I
 // reserve keeps a run from being begun twice at once in this process: to the store, whose writes are idempotent, both
 // would be the same. It waits for another call that is about to begin the run, which cannot be found before.
 func (e *Engine) reserve(ctx context.Context, sessionID, runID string) (release func(), err error) {
+	key := runKey{sessionID, runID}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for other := e.beginning[runID]; other != nil; other = e.beginning[runID] {
+	for other := e.beginning[key]; other != nil; other = e.beginning[key] {
 		e.mu.Unlock()
 		select {
 		case <-other:
@@ -76,14 +77,14 @@ func (e *Engine) reserve(ctx context.Context, sessionID, runID string) (release 
 			return nil, ctx.Err()
 		}
 	}
-	if e.driving[runID] != nil {
+	if e.driving[key] != nil {
 		return nil, cairn.Errorf(cairn.ErrAlreadyRunning, "session %q: run %q has already begun", sessionID, runID)
 	}
 	done := make(chan struct{})
-	e.beginning[runID] = done
+	e.beginning[key] = done
 	return func() {
 		e.mu.Lock()
-		delete(e.beginning, runID)
+		delete(e.beginning, key)
 		e.mu.Unlock()
 		close(done)
 	}, nil
@@ -132,7 +133,7 @@ func (e *Engine) startQueued(ctx context.Context, sessionID string) (*Run, error
 		return nil, err
 	}
 	next := turns[0]
-	in := lifecycle.NewRun{SessionID: sessionID, RunID: next.ID, Model: &next.Model, Messages: next.Messages}
+	in := lifecycle.NewRun{SessionID: sessionID, RunID: next.ID, Model: &next.Model, TraceParent: next.TraceParent, Messages: next.Messages}
 	return e.beginTurn(ctx, lifecycle.Turn{NewRun: in, Dequeue: []string{next.ID}}, nil)
 }
 

@@ -132,22 +132,34 @@ func (e *Engine) interruptCurrent(ctx context.Context, in *lifecycle.Turn, o *ru
 	if err := e.runs.CheckNext(ctx, row, in); err != nil {
 		return "", err
 	}
-	return row.RunID, e.stopRun(ctx, in.SessionID, row.RunID, cairn.StopInterrupt, "replaced by another turn")
+	stop := cairn.Stop{RunID: row.RunID, Kind: cairn.StopInterrupt, Reason: "replaced by another turn"}
+	return row.RunID, e.stopRun(ctx, in.SessionID, stop)
 }
 
 // rollback stops a session's run and undoes it. It adds the tools that the run had called to those that in names.
 func (e *Engine) rollback(ctx context.Context, in *lifecycle.Turn, o *runOptions) error {
-	sessionID := in.SessionID
 	runID, err := e.interruptCurrent(ctx, in, o)
-	if err != nil || runID == "" {
+	if runID == "" || err != nil && !isConflict(err) { // a run in conflict may have been interrupted by another caller
 		return err
 	}
-	var row *cairn.Session
-	if row, err = driver.Load(ctx, e.store, sessionID); err != nil {
-		return err
+	for try := 0; ; try++ {
+		if err := e.pause(ctx, try); err != nil {
+			return err
+		}
+		err := e.undo(ctx, in, runID)
+		if !errors.Is(err, cairn.ErrStale) { // else the row has changed, though perhaps by no turn
+			return err
+		}
 	}
-	if row.RunID != runID || row.Status != cairn.SessionInterrupted {
-		return nil
+}
+
+// undo removes a session's interrupted run, unless another one has begun since or the run had ended by itself. The error
+// is ErrStale if the session changes meanwhile.
+func (e *Engine) undo(ctx context.Context, in *lifecycle.Turn, runID string) error {
+	sessionID := in.SessionID
+	row, err := driver.Load(ctx, e.store, sessionID)
+	if err != nil || row.RunID != runID || row.Status != cairn.SessionInterrupted {
+		return err
 	}
 	called, err := e.called(ctx, sessionID, runID)
 	if err != nil {

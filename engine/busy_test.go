@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // talker is a model that takes a note, thinks for a minute and then repeats what the user said last.
@@ -207,6 +209,58 @@ func TestTurnBeginsBeforeTheEndIsPublished(t *testing.T) {
 				}
 				if committed != 8 || kept != 8 {
 					t.Errorf("the log tells of %d messages at the second step of what was stopped, and of %d at its checkpoint; there were 8", committed, kept)
+				}
+			})
+		})
+	}
+}
+
+// A run that another caller stops, or whose session changes in between, is undone all the same before the turn begins.
+func TestRollbackIsNotLeftOut(t *testing.T) {
+	t.Parallel()
+	for name, meanwhile := range map[string]func(t *testing.T, st *tap, other *engine.Engine){
+		"the session changes": func(t *testing.T, st *tap, _ *engine.Engine) {
+			var change sync.Once
+			loads := 0 // of the session after it was stopped: the first sees that, the second precedes the rollback
+			st.stepIn(nil, func(ctx context.Context, op string) error {
+				row, err := driver.Load(ctx, st.Store, "s")
+				if op != "Load" || err != nil || row.Status != cairn.SessionInterrupted {
+					return nil
+				}
+				if loads++; loads == 2 {
+					change.Do(func() {
+						_, err = driver.Update(ctx, st.Store, "s", func(*cairn.Session) (*driver.Commit, error) {
+							return &driver.Commit{Context: &driver.ContextChange{Title: new("changed")}}, nil
+						})
+					})
+				}
+				return err
+			})
+		},
+		"another stops the run": func(t *testing.T, st *tap, other *engine.Engine) {
+			var stop sync.Once
+			st.stepIn(func(ctx context.Context, op string) (err error) {
+				if op == "RequestStop" {
+					stop.Do(func() { err = other.Interrupt(ctx, "s", "by another") })
+				}
+				return err
+			}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := tapOn(nil)
+				agent := bot(talker(), note())
+				one, two := open(t, tapOn(st.Store), agent, named("one")), open(t, st, agent, named("two"))
+				turn(t, one, "s", "zero")
+				first := start(t, one, "s", "one")
+				testclock.Advance(time.Second) // it is in its second step
+				meanwhile(t, st, one)
+				wait(t, start(t, two, "s", "two", engine.WithOnBusy(engine.BusyRollback)))
+				wait(t, first)
+				if said := texts(messages(t, st.Store, "s")); said != "zero two" {
+					t.Errorf("the user said %q, want %q", said, "zero two")
 				}
 			})
 		})

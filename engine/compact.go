@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -55,7 +56,7 @@ func (e *Engine) compact(ctx context.Context, snap *driver.Contents) (*cairn.Ses
 	}
 	m, usage, err := e.fx.Summarise(ctx, a, snap)
 	if err != nil {
-		e.charge(ctx, seen.ID, usage)
+		e.beside(ctx, seen.ID, usage)
 		return nil, err
 	}
 	m.ID = e.opts.NewID("msg")
@@ -63,26 +64,24 @@ func (e *Engine) compact(ctx context.Context, snap *driver.Contents) (*cairn.Ses
 		if err := free(row); err != nil {
 			return nil, err
 		}
-		return &driver.Commit{Guard: driver.Guard{Idle: true}, Messages: []cairn.Message{m}, Usage: usage,
+		return &driver.Commit{Guard: driver.Guard{Idle: true}, Messages: []cairn.Message{m}, UsageBeside: usage.Usage, UsageEntries: usage.Entries,
 			Events: journal.Added(row.MessageCount, []cairn.Message{m})}, nil
 	})
 	if errors.Is(err, cairn.ErrStale) { // the caller makes another summary
-		usage.DiscardedCalls, usage.ModelCalls = usage.DiscardedCalls+usage.ModelCalls, 0
-		e.charge(ctx, seen.ID, usage)
+		e.beside(ctx, seen.ID, usage.Discarded())
 	}
 	return row, err
 }
 
-// charge adds what a summary has used that was not made, or is not used, to a session that no run holds. It only logs
-// errors.
-func (e *Engine) charge(ctx context.Context, id string, usage cairn.Usage) {
-	if usage.InputTokens+usage.OutputTokens+usage.CostNanos == 0 {
+// beside adds to a session the usage of model calls that belong to no run, and their events. It only logs errors.
+func (e *Engine) beside(ctx context.Context, id string, usage step.Bill, events ...cairn.Event) {
+	if usage.InputTokens+usage.OutputTokens+usage.CostNanos == 0 && len(events) == 0 {
 		return
 	}
 	_, err := e.runs.Change(context.WithoutCancel(ctx), id, func(*cairn.Session) (*driver.Commit, error) {
-		return &driver.Commit{Guard: driver.Guard{Idle: true}, Usage: usage}, nil
+		return &driver.Commit{UsageBeside: usage.Usage, UsageEntries: usage.Entries, Events: events}, nil
 	})
-	if err != nil {
-		e.opts.Logger.Warn("usage of a summary not stored", "session", id, "usage", usage, "error", err)
+	if err != nil && !errors.Is(err, cairn.ErrNotFound) {
+		e.opts.Logger.Warn("usage of model calls not stored", "session", id, "usage", usage.Usage, "error", err)
 	}
 }

@@ -22,14 +22,15 @@ import (
 //
 // User and expiry belong to the whole tree. A new user is also set on the sessions of sub-agents and companions and on
 // their pending calls, one session at a time, the root last; if SetContext fails in between, repeat it. The error is
-// ErrInvalid for a user or an expiry of a session that is not a root, for an empty change, and for values that cannot
-// be stored. It is ErrTooLarge for more than [cairn.MaxMetadataBytes] or [cairn.MaxTitleBytes].
+// ErrInvalid for a user of another tenant, and for a user or an expiry of a session that is not a root. It is
+// ErrInvalid, too, for an empty change, and for values that cannot be stored. It is ErrTooLarge for more than
+// [cairn.MaxMetadataBytes] or [cairn.MaxTitleBytes].
 //
 // Archived hides a conversation from lists that ask for current sessions, with store.SessionQuery.Archived; nothing
 // else about it changes. It is set on a root, and on the other sessions of its thread that have the same user, one at a
 // time, the root last. To archive an archived session writes nothing. The next message of the user in the session makes
-// it current, in the write that adds the message to the session or its queue, or, in a new session of the thread, the
-// thread. The error is ErrInvalid for a session that is not a root.
+// it current, in the write that adds the message to the session or its queue. In a new session of the thread, a message
+// makes the thread current. The error is ErrInvalid for a session that is not a root.
 func (e *Engine) SetContext(ctx context.Context, id string, change store.ContextChange) (*cairn.Session, error) {
 	row, err := e.Session(ctx, id)
 	switch {
@@ -45,6 +46,13 @@ func (e *Engine) SetContext(ctx context.Context, id string, change store.Context
 		return nil, cairn.Invalid("archived", "session %q belongs to a sub-agent; archive its root %q", id, row.RootID)
 	}
 	owner := row.UserID
+	if change.UserID != nil {
+		user, err := qualify("user_id", id, *change.UserID)
+		if err != nil {
+			return nil, err
+		}
+		change.UserID = &user
+	}
 	change.Apply(row)
 	if err := row.ValidateContext(); err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 // copyOf returns the id of the copy of a session that the next turn in place of another one makes. Until that turn begins,
 // which increments the session's epoch, the copy is hidden: see [Engine.Sessions].
 func copyOf(row *cairn.Session) string {
-	return ids.Derive("replaced", row.Secret, row.ID, strconv.FormatInt(row.Epoch, 10))
+	return ids.InTenantOf(row.ID, ids.Derive("replaced", row.Secret, row.ID, strconv.FormatInt(row.Epoch, 10)))
 }
 
 // withoutCopies leaves out the copies for turns that have not begun.

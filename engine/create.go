@@ -19,6 +19,9 @@ func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
 	}
+	if err := o.qualify(id); err != nil {
+		return nil, err
+	}
 	a := e.agent(agent)
 	switch {
 	case a == nil:
@@ -26,7 +29,7 @@ func (e *Engine) Create(ctx context.Context, id, agent string, opts ...RunOption
 	case o.hooks != nil, o.input != nil, o.checkpoint != "", o.busy != BusyReject, o.waiting != WaitingRefuse, o.from != nil, o.keep, o.model != nil, o.runID != "", o.expects() != "":
 		return nil, cairn.Invalid("options", "Create accepts only options that describe the session")
 	}
-	o.create.ID, o.create.Agent, o.create.TTL = id, agent, e.ttl(agent)
+	o.create.Agent, o.create.TTL = agent, e.ttl(agent)
 	if err := e.checkCreated(&o.create); err != nil {
 		return nil, err
 	}
@@ -46,7 +49,7 @@ const maxDepth = 1000
 // checkCreated checks what options say of a session to be created.
 func (e *Engine) checkCreated(s *cairn.Session) error {
 	err := s.ValidateContext()
-	if problem := ids.Check(s.ThreadID); s.ThreadID != "" && problem != "" {
+	if problem := ids.CheckSession(s.ThreadID); s.ThreadID != "" && problem != "" {
 		err = cairn.Invalid("thread", "id %s", problem)
 	}
 	if s.Depth < 0 || s.Depth > maxDepth {

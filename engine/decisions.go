@@ -53,7 +53,7 @@ func (e *Engine) decidedBefore(ctx context.Context, row *cairn.Session, n int) (
 		if err != nil {
 			return nil, err
 		}
-		if len(call.Trail) == 0 {
+		if len(call.Trail) == 0 || call.Kind == cairn.CallEffect { // a branch has sent none
 			continue
 		}
 		if results == nil {

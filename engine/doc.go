@@ -14,7 +14,8 @@
 //   - People: [Engine.Inbox] lists pending calls, [Engine.Call] returns one with its audit trail, [Engine.Submit]
 //     answers it, [Engine.Claim] reserves it for a reviewer, and [Engine.Release] ends the claim.
 //   - Reading: [Engine.Session], [Engine.Sessions], [Engine.Messages], [Engine.AllMessages], [Engine.State], [StateAs],
-//     [Engine.Runs], [Engine.Checkpoints], [Engine.TreeUsage], [Run.TreeUsage].
+//     [Engine.Runs], [Engine.Checkpoints], [Engine.TreeUsage], [Run.TreeUsage], [Engine.Usage],
+//     [Engine.Score], [Engine.Scores].
 //   - Events: [Engine.Events] follows a session across its runs, [Engine.History] reads the events so far.
 //     [Engine.Snapshot] returns a transcript with its place in the log.
 //   - Time travel: [Engine.Branch] creates another session from a checkpoint, [Engine.Rewind] takes a session back to a

@@ -14,18 +14,6 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// enter counts a run in before it begins, so that Close waits for it. drive, or a caller that does not get that far,
-// calls driven.Done.
-func (e *Engine) enter() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return errClosed()
-	}
-	e.driven.Add(1)
-	return nil
-}
-
 // drive drives a run in a goroutine of the engine, or hands it to the host. The run's lease was taken no earlier than
 // asked. The caller has called enter. The run keeps ctx's values but not its cancellation: a client that disconnects
 // does not stop a run.
@@ -37,8 +25,8 @@ func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 	r.lost, r.lose = context.WithCancel(context.Background())
 	e.mu.Lock()
 	// A later drive stays: this process has taken the run over from itself in the meantime.
-	if later := e.driving[r.id]; later == nil || later.token < r.token {
-		e.driving[r.id] = r
+	if later := e.driving[r.key()]; later == nil || later.token < r.token {
+		e.driving[r.key()] = r
 	}
 	e.mu.Unlock()
 	e.beats.watchStops(e.ctx, &e.background)
@@ -49,8 +37,8 @@ func (e *Engine) drive(ctx context.Context, b host.Run, asked time.Time) *Run {
 		end, err := e.loop(ctx, cancel, b, asked, false)
 		e.mu.Lock()
 		e.abandoned = e.abandoned || errors.Is(err, cairn.ErrClosed) && !errors.Is(err, errDrained)
-		if e.driving[r.id] == r { // otherwise this process has taken the run over from itself
-			delete(e.driving, r.id)
+		if e.driving[r.key()] == r { // otherwise this process has taken the run over from itself
+			delete(e.driving, r.key())
 		}
 		e.mu.Unlock()
 		*r.end = runEnd{end.Run, err}
@@ -132,12 +120,17 @@ func (d direct) Do(e host.Effect) error {
 var errDrained = fmt.Errorf("run released after its last step; another process continues it: %w", errClosed())
 
 func (d direct) All(n int, branch func(host.Scheduler, int) error) error {
+	return together(d, n, branch)
+}
+
+// together runs n branches of the loop in goroutines.
+func together(s host.Scheduler, n int, branch func(host.Scheduler, int) error) error {
 	errs := make([]error, n)
 	var wg sync.WaitGroup
 	for i := 1; i < n; i++ {
-		wg.Go(func() { errs[i] = branch(d, i) })
+		wg.Go(func() { errs[i] = branch(s, i) })
 	}
-	errs[0] = branch(d, 0)
+	errs[0] = branch(s, 0)
 	wg.Wait()
 	return errors.Join(errs...)
 }

@@ -30,7 +30,9 @@ type Engine struct {
 	upkeep  *upkeep
 	beats   heartbeats
 	slow    slowness // of the host
-	agents  atomic.Pointer[registry]
+	// advances are the steps that calls of Advance drive.
+	advances advances
+	agents   atomic.Pointer[registry]
 
 	ctx        context.Context // ends when Close stops waiting; bounds goroutines, not calls
 	cancel     context.CancelCauseFunc
@@ -43,8 +45,8 @@ type Engine struct {
 	mu        sync.Mutex
 	closed    bool
 	abandoned bool                     // Close released a run
-	beginning map[string]chan struct{} // by run id; closed when the begin has succeeded or failed
-	driving   map[string]*Run          // by run id
+	beginning map[runKey]chan struct{} // closed when the begin has succeeded or failed
+	driving   map[runKey]*Run
 }
 
 // New returns an engine for the given agents. The error names the agent and the invalid field. A decorator that hides
@@ -53,7 +55,7 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 	if st == nil {
 		return nil, cairn.Invalid("store", "is required")
 	}
-	e := &Engine{store: st, beginning: map[string]chan struct{}{}, driving: map[string]*Run{}}
+	e := &Engine{store: st, beginning: map[runKey]chan struct{}{}, driving: map[runKey]*Run{}}
 	if err := driver.CheckDecorator(st); err != nil {
 		return nil, err
 	}
@@ -64,6 +66,9 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		e.opts = *opts
 	}
 	if err := complete(&e.opts); err != nil {
+		return nil, err
+	}
+	if err := checkRules(e.opts.Budgets, e.records != nil); err != nil {
 		return nil, err
 	}
 	ownLog := e.opts.Log == nil || driver.OwnLog(st, e.opts.Log)
@@ -95,14 +100,21 @@ func New(st store.Store, agents []*cairn.Agent, opts *Options) (*Engine, error) 
 		return nil, err
 	}
 	e.ctx, e.cancel = context.WithCancelCause(context.Background())
-	e.runs = lifecycle.New(lifecycle.Config{Options: &e.opts, Store: st, Records: e.records, OwnLog: ownLog, Agents: e.version,
-		Owner: self, Go: e.crew.run, Behind: e.behind})
+	e.runs = lifecycle.New(lifecycle.Config{Options: &e.opts, Store: st, Records: e.records, OwnLog: ownLog, Agents: e.version, Budgeted: e.budgeted,
+		Owner: self, Go: e.crew.run, Behind: e.behind, Finish: e.finish})
 	e.fx = effects.New(e.runs, e.draining.Load)
+	e.runs.Learning.Text, e.runs.Learning.Learned = e.fx.Text, e.beside
 	e.reader = &reader{store: st, log: e.log, watchers: watchers{ctx: e.ctx, runs: e.runs}}
 	e.beats = heartbeats{store: st, runs: e.runs}
 	sweeper, _ := driver.As[driver.Sweeper](st)
 	e.upkeep = &upkeep{opts: &e.opts, reader: e.reader, store: st, sweeper: sweeper, log: e.log, records: e.records,
 		evict: e.runs.Evict, scrubbers: scrubbers(st, e.log)}
+	if p, ok := driver.As[store.BlobProvider](st); ok {
+		e.upkeep.blobs = p.Blobs()
+	}
+	if p, ok := driver.As[driver.UsageProvider](st); ok {
+		e.upkeep.usages = p.Usages()
+	}
 	return e, nil
 }
 
@@ -114,6 +126,31 @@ func (e *Engine) behind(fn func(context.Context)) {
 	if !e.closed {
 		e.background.Go(func() { fn(e.ctx) })
 	}
+}
+
+// enter counts a run in before it begins, so that Close waits for it. drive, or a caller that does not get that far,
+// calls driven.Done.
+func (e *Engine) enter() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return errClosed()
+	}
+	e.driven.Add(1)
+	return nil
+}
+
+// finish calls fn in a goroutine, with a context that ends with the engine. Close waits for it as for a run. Once Close was
+// called, it calls fn itself: the run that is ending is waited for.
+func (e *Engine) finish(fn func(context.Context)) {
+	if e.enter() != nil {
+		fn(e.ctx)
+		return
+	}
+	e.crew.run(func() {
+		defer e.driven.Done()
+		fn(e.ctx)
+	})
 }
 
 // minEvent is the smallest maximum size of an event that leaves room for content after the longest ids.
@@ -194,3 +231,7 @@ func (e *Engine) StoreBehind() int64 { return e.runs.StoreBehind.Load() }
 // Abandoned returns how many calls of user code were abandoned, because they took too long or ignored their context,
 // and have not returned since. Each of them holds a goroutine.
 func (e *Engine) Abandoned() int { return e.runs.Abandoned() }
+
+// Driving returns how many runs this engine drives at the moment: those whose leases it renews. A run on a [Host] counts
+// in the process that carries out an effect of it.
+func (e *Engine) Driving() int { return e.beats.count() }

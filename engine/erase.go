@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -20,6 +21,8 @@ type EraseReport struct {
 	Stopped int `json:"stopped"`
 	// Records counts the user's records that were removed, see [store.UserRecords].
 	Records int `json:"records"`
+	// Memory reports that the user had a memory, which is gone, see [store.MemoryProvider].
+	Memory bool `json:"memory,omitempty"`
 	// Remains describes why erased data can still be read in the bytes of the store's files, and where; empty if it
 	// cannot, or the store is not a [driver.Scrubber]. The next EraseUser or Sweep overwrites it.
 	Remains string `json:"remains,omitempty"`
@@ -29,9 +32,11 @@ type EraseReport struct {
 }
 
 // EraseUser erases every session of one person, as [Engine.Erase] does: live sessions, whose runs it aborts first, and
-// sessions that were deleted or have expired and are not purged yet. Each is erased with everything that it owns, the
-// sessions of its sub-agents and companions, and its event log. Then it removes the user's records from the store:
-// connected accounts, and answers to the user's requests. At the end it overwrites all that in the files of a
+// sessions that were deleted or have expired and are not purged yet. The user of a tenant is named by the id that
+// [cairn.InTenant] returns. Each session is erased with everything that it owns, the sessions of its sub-agents and
+// companions, and its event log. Then it removes the user's records from the store: connected accounts, and answers to
+// the user's requests. The user's memory goes last. The usage of the sessions is kept as sums without the ids of user,
+// sessions and runs. At the end it overwrites all that in the files of a
 // [driver.Scrubber], such as SQLite. Erasure is complete when the store lists no session of that user.
 //
 // It reads a page of sessions at a time and keeps no progress: if it is interrupted, call it again, and it continues
@@ -44,6 +49,9 @@ func (e *Engine) EraseUser(ctx context.Context, user string, progress ...func(Er
 	var r EraseReport
 	if user == "" {
 		return r, cairn.Invalid("user", "is empty")
+	}
+	if problem := ids.CheckTenancy(user); problem != "" {
+		return r, cairn.Invalid("user", "%q %s", user, problem)
 	}
 	for _, q := range []store.SessionQuery{
 		{UserID: user, RootsOnly: true},
@@ -72,13 +80,29 @@ func (e *Engine) EraseUser(ctx context.Context, user string, progress ...func(Er
 			}
 		}
 	}
-	err := e.eraseRecords(ctx, user, &r)
+	err := e.upkeep.forgetUsage(ctx, driver.Forget{UserID: user})
+	if err == nil {
+		err = e.eraseRecords(ctx, user, &r)
+	}
+	if err == nil {
+		r.Memory, err = e.eraseMemory(ctx, user)
+	}
 	if ctx.Err() == nil {
-		if remains := e.upkeep.scrub(ctx); remains != nil {
+		if remains := e.upkeep.forget(ctx); remains != nil {
 			r.Remains = remains.Error()
 		}
 	}
 	return r, err
+}
+
+// eraseMemory removes the user's memories. Those of sessions go with their sessions.
+func (e *Engine) eraseMemory(ctx context.Context, user string) (found bool, err error) {
+	p, ok := driver.As[store.MemoryProvider](e.store)
+	scope := driver.UserMemories(user)
+	if !ok || scope.Check() != nil { // a name that no scope can have
+		return false, nil
+	}
+	return p.Memories().Drop(ctx, scope)
 }
 
 func (e *Engine) eraseRecords(ctx context.Context, user string, r *EraseReport) error {

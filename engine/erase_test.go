@@ -193,3 +193,34 @@ func TestRemovalReportsItsProgress(t *testing.T) {
 		}
 	})
 }
+
+// The memory of one user is erased, with those of the user's sessions, and nothing of another.
+func TestEraseUserForgets(t *testing.T) {
+	t.Parallel()
+	st := memstore.New(nil)
+	eng := open(t, st, bot(scripted.New(scripted.Text("ok"))))
+	turn(t, eng, "ada's", "go", engine.WithUser("ada"))
+	kept := []driver.MemoryScope{driver.UserMemories("bob"), {Kind: driver.MemoryOfGroup, Name: "ada"}, driver.SessionMemories("other", "")}
+	s := load(t, st, "ada's")
+	gone := []driver.MemoryScope{driver.UserMemories("ada"), driver.SessionMemories(s.ID, s.Incarnation)}
+	for _, scope := range append(kept, gone...) {
+		if _, err := st.Memories().Write(t.Context(), driver.MemoryWrite{Scope: scope, Puts: []driver.MemoryEntry{{Key: "k", Value: []byte("v")}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []bool{true, false} {
+		r, err := eng.EraseUser(t.Context(), "ada")
+		if err != nil || r.Memory != want {
+			t.Fatalf("report %+v, error %v; want memory %t", r, err, want)
+		}
+	}
+	page, err := st.Memories().Scopes(t.Context(), driver.MemoryScopeQuery{})
+	if err != nil || len(page.Items) != len(kept) {
+		t.Fatalf("scopes %+v, error %v", page.Items, err)
+	}
+	for _, row := range page.Items {
+		if row.Kind == driver.MemoryOfUser && row.Name == "ada" {
+			t.Error("the user's memory is still there")
+		}
+	}
+}

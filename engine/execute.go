@@ -1,12 +1,8 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"maps"
-	"slices"
-	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/host"
@@ -37,6 +33,9 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	if err := cairn.CheckSessionID(sessionID); err != nil {
 		return nil, err
 	}
+	if err := o.qualify(sessionID); err != nil {
+		return nil, err
+	}
 	if err := e.executable(agent, &in, o); err != nil {
 		return nil, err
 	}
@@ -44,7 +43,7 @@ func (e *Engine) Execute(ctx context.Context, sessionID, agent string, in cairn.
 	if err != nil {
 		return nil, err
 	}
-	o.create.ID, o.create.Agent, o.create.TTL = sessionID, agent, e.ttl(agent)
+	o.create.Agent, o.create.TTL = agent, e.ttl(agent)
 	next := lifecycle.Turn{NewRun: newRun(sessionID, o), Agent: agent, Create: &o.create, State: state}
 	next.Once, next.Seen = o.follows(&in)
 	return e.once(ctx, sessionID, o, func() (*Run, error) {
@@ -240,6 +239,9 @@ func (e *Engine) check(ctx context.Context, sessionID string, o *runOptions) err
 	if err := cairn.CheckSessionID(sessionID); err != nil {
 		return err
 	}
+	if err := o.qualify(sessionID); err != nil {
+		return err
+	}
 	if o.input != nil {
 		if err := o.input.Validate(); err != nil {
 			return err
@@ -268,7 +270,7 @@ func (e *Engine) checkModel(agent string, o *runOptions) error {
 		return nil
 	}
 	if _, known := define.Model(a, *o.model); !known {
-		return cairn.Invalid("model", "agent %q has no model %q; its models are: %s", agent, *o.model, cmp.Or(strings.Join(slices.Sorted(maps.Keys(a.Models)), ", "), "none"))
+		return unknownModel(a, *o.model)
 	}
 	return nil
 }

@@ -34,9 +34,9 @@ func (e *Engine) Attach(ctx context.Context, sessionID string) (*Run, error) {
 
 func (e *Engine) handle(ctx context.Context, row *cairn.Session, runID string) (*Run, error) {
 	e.mu.Lock()
-	r := e.driving[runID]
+	r := e.driving[runKey{row.ID, runID}]
 	e.mu.Unlock()
-	if r != nil && r.session == row.ID {
+	if r != nil {
 		return r, nil
 	}
 	record, err := driver.FindRun(ctx, e.store, row.ID, runID)

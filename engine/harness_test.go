@@ -31,7 +31,7 @@ func with(set func(*engine.Options)) option { return set }
 // so.
 func open(t *testing.T, st store.Store, agent *cairn.Agent, opts ...option) *engine.Engine {
 	t.Helper()
-	o := engine.Options{Coalesce: -1, NewID: counted("")}
+	o := engine.Options{Coalesce: -1, NewID: counted(""), UsageRetention: -1} // wantSound compares all rows
 	for _, set := range opts {
 		set(&o)
 	}

@@ -69,6 +69,12 @@ func (hs *heartbeats) remove(h *heartbeat) {
 	delete(hs.all, h)
 }
 
+func (hs *heartbeats) count() int {
+	hs.mu.Lock()
+	defer hs.mu.Unlock()
+	return len(hs.all)
+}
+
 // start begins to renew a lease that was taken, renewed or read no earlier than asked, and was good for the duration
 // good then. If the lease cannot be renewed in that time, it cancels the run, because another process may take the
 // session afterwards.

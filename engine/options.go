@@ -47,6 +47,7 @@ func numeric(o *Options) []setting {
 		number[time.Duration]{"close_grace", &o.CloseGrace, 20 * time.Second, mayBeNegative},
 		number[time.Duration]{"ttl", &o.TTL, 7 * 24 * time.Hour, mayBeNegative},
 		number[time.Duration]{"retention", &o.Retention, 30 * 24 * time.Hour, mayBeNegative},
+		number[time.Duration]{"usage_retention", &o.UsageRetention, 30 * 24 * time.Hour, mayBeNegative},
 		number[time.Duration]{"sweep_interval", &o.SweepInterval, 10 * time.Minute, mayBeNegative},
 		number[time.Duration]{"hook_timeout", &o.HookTimeout, 5 * time.Minute, mayBeNegative},
 		number[time.Duration]{"model_idle", &o.ModelIdle, 10 * time.Minute, mayBeNegative},

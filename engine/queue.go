@@ -77,7 +77,7 @@ func (e *Engine) enqueue(ctx context.Context, sessionID string, input *cairn.Inp
 	if closed {
 		return nil, errClosed()
 	}
-	next := &store.QueuedTurn{ID: cmp.Or(o.runID, e.opts.NewID("run")), Messages: slices.Clone(input.Messages), Steer: steer}
+	next := &store.QueuedTurn{ID: cmp.Or(o.runID, e.opts.NewID("run")), Messages: slices.Clone(input.Messages), Steer: steer, TraceParent: o.create.TraceParent}
 	if o.model != nil {
 		next.Model = *o.model
 	}

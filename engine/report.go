@@ -19,6 +19,14 @@ type SweepReport struct {
 	// Trimmed counts the event logs that were trimmed. EventsTrimmed counts the events removed from them.
 	Trimmed       int   `json:"trimmed"`
 	EventsTrimmed int64 `json:"events_trimmed"`
+	// BlobsDeleted counts the files, or parts of large ones, that no workspace and no artifact has used for a day.
+	// BytesDeleted is their size.
+	BlobsDeleted int   `json:"blobs_deleted"`
+	BytesDeleted int64 `json:"bytes_deleted"`
+	// UsageFolded counts the usage rows that were added to the sums of their days, UsageTrimmed those that were removed
+	// after Options.UsageRetention.
+	UsageFolded  int `json:"usage_folded,omitempty"`
+	UsageTrimmed int `json:"usage_trimmed,omitempty"`
 	// Failed counts the sessions that could not be removed, purged or trimmed. The next sweep retries them. Errors
 	// holds the reasons of the first hundred.
 	Failed int          `json:"failed"`

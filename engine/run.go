@@ -10,7 +10,7 @@ import (
 
 // stopper stops one particular run of a session, wherever it is driven.
 type stopper interface {
-	stopRun(ctx context.Context, sessionID, runID string, kind cairn.StopKind, reason string) error
+	stopRun(ctx context.Context, sessionID string, stop cairn.Stop) error
 }
 
 // Run is a handle on one run. It is safe for concurrent use. Dropping it does not stop the run.
@@ -42,6 +42,11 @@ type Run struct {
 
 	found bool // the verb that returned the handle began nothing
 }
+
+// runKey identifies a run in a process. Callers may give runs of two sessions one id.
+type runKey struct{ session, run string }
+
+func (r *Run) key() runKey { return runKey{r.session, r.id} }
 
 // runEnd is how this process stopped driving a run.
 type runEnd struct {

@@ -59,6 +59,9 @@ func ofCreation(name string, set func(*cairn.Session)) RunOption {
 // that user. An existing session must belong to that user. Otherwise nothing happens, and the error is ErrNotFound, as
 // for a session that does not exist: an id that comes from a client cannot reach the session of another user. A session
 // without a user belongs to the empty name only. See [ActForOwner].
+//
+// For a tenant's session, the name belongs to a user of the tenant: see [cairn.InTenant]. The error is ErrInvalid for a
+// user of another tenant.
 func WithUser(id string) RunOption {
 	return func(o *runOptions) { o.create.UserID, o.user = id, true }
 }
@@ -83,14 +86,15 @@ func WithMetadata[V any](metadata map[string]V) RunOption {
 	})
 }
 
-// WithTraceParent makes a session that Execute creates part of a W3C trace.
+// WithTraceParent makes the turn that Execute begins, and a session that it creates, part of a W3C trace: traceParent is
+// the caller's traceparent. Package traces then exports the turn as part of that trace, if the caller has sampled it.
 func WithTraceParent(traceParent string) RunOption {
 	return ofCreation("WithTraceParent", func(s *cairn.Session) { s.TraceParent = traceParent })
 }
 
 // WithThread makes a session that Execute or Create creates one of the sessions of a thread, instead of the first of
-// its own: see [cairn.Session.ThreadID] and [Engine.Thread]. The error is ErrInvalid for an id that breaks the rules of
-// [cairn.CheckSessionID].
+// its own: see [cairn.Session.ThreadID] and [Engine.Thread]. For a tenant's session, the id belongs to a thread of the
+// tenant. The error is ErrInvalid for an id that breaks the rules of [cairn.CheckSessionID] or has another tenant.
 func WithThread(id string) RunOption {
 	return ofCreation("WithThread", func(s *cairn.Session) { s.ThreadID = id })
 }
@@ -178,7 +182,7 @@ func (o *runOptions) storable() error {
 
 // WithRunID names the run and makes an Execute, Resume or Retry idempotent. The call returns an existing run, and does
 // nothing else, if the session has had a run of that id, has it queued, or had its messages join another run, see
-// [BusySteer]. This holds across processes and for concurrent calls. No other run of any session may have the id. A
+// [BusySteer]. This holds across processes and for concurrent calls. Runs of different sessions may have one id. A
 // Resume that takes over a run whose process died keeps that run's id. The error is ErrInvalid for an id that breaks
 // the rules of [cairn.CheckSessionID].
 func WithRunID(id string) RunOption { return func(o *runOptions) { o.runID = id } }

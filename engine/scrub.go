@@ -32,3 +32,14 @@ func (u *upkeep) scrub(ctx context.Context) error {
 	}
 	return errs
 }
+
+// forget deletes the files that only erased sessions used, and scrubs.
+func (u *upkeep) forget(ctx context.Context) error {
+	var kept error
+	if u.blobs != nil {
+		if _, kept = u.blobs.Sweep(ctx, 0); kept != nil {
+			u.opts.Logger.Warn("files of erased sessions remain until a sweep deletes them", "error", kept)
+		}
+	}
+	return errors.Join(kept, u.scrub(ctx))
+}

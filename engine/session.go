@@ -52,7 +52,7 @@ func (e *Engine) Checkpoints(ctx context.Context, id string, q store.PageQuery) 
 type Snapshot struct {
 	// Session is the session's row, as of the last commit.
 	Session *cairn.Session `json:"session"`
-	// Messages is the whole transcript, including hidden messages.
+	// Messages is the whole transcript, including hidden messages; of [Engine.SnapshotFrom], the end of it.
 	Messages []cairn.Message `json:"messages"`
 	// State is the session's custom state as JSON, of the type of Agent.State.
 	State json.RawMessage `json:"state"`
@@ -85,6 +85,7 @@ func (s *Snapshot) Public() Snapshot {
 	out.Messages = visible(s.Messages)
 	out.Queue = slices.Clone(s.Queue)
 	for i := range out.Queue {
+		out.Queue[i].TraceParent = ""
 		out.Queue[i].Messages = visible(out.Queue[i].Messages)
 	}
 	return out
@@ -104,10 +105,16 @@ func visible(messages []cairn.Message) []cairn.Message {
 // Snapshot returns a session's transcript and state together with their place in its log. The events after that place
 // exist, even if the log was trimmed: a reader that got ErrTrimmed starts again here.
 func (e *Engine) Snapshot(ctx context.Context, id string) (*Snapshot, error) {
+	return e.SnapshotFrom(ctx, id, 0)
+}
+
+// SnapshotFrom is [Engine.Snapshot] with the messages from index from on. It is for readers that show the end of a long
+// transcript. A from beyond the transcript gets no messages.
+func (e *Engine) SnapshotFrom(ctx context.Context, id string, from int) (*Snapshot, error) {
 	if err := cairn.CheckSessionID(id); err != nil {
 		return nil, err
 	}
-	want := driver.ToDrive(0)
+	want := driver.ToDrive(from)
 	want.Recent, want.Queue = false, true
 	snap, err := e.store.Read(ctx, id, want)
 	if err != nil {
@@ -225,115 +232,25 @@ func (e *Engine) AddContext(ctx context.Context, id string, texts ...string) err
 	return err
 }
 
-// BranchOption is an option of Branch: the place where the branch leaves its session, or a change that it makes.
-type BranchOption func(*branchOptions)
-
-type branchOptions struct {
-	driver.BranchPoint
-	state  any // instead of the session's, if stated
-	stated bool
-}
-
-// AtCheckpoint branches from one of the session's checkpoints.
-func AtCheckpoint(id string) BranchOption {
-	return func(o *branchOptions) { o.CheckpointID = id }
-}
-
-// AtMessage branches after the first n messages, with the state of the latest checkpoint that had no more messages. The
-// error is ErrInvalid if that checkpoint was pruned.
-func AtMessage(n int) BranchOption { return func(o *branchOptions) { o.Messages = &n } }
-
-// WithBranchState gives the branch a state of its own, instead of the session's at that point. The value and its errors
-// are as for [Engine.SetState].
-func WithBranchState(state any) BranchOption {
-	return func(o *branchOptions) { o.state, o.stated = state, true }
-}
-
-// Branch creates the session to from the messages and state of another session, at their current point or at one that
-// an option selects. The new session belongs to the same agent and user and is independent: it has its own time to
-// live, and stays when the other one is deleted or expires. A branch at the end of a completed turn is completed; one
-// within a turn is idle and can be resumed. The error is ErrExists if to exists, ErrNotFound if from does not or has no
-// such checkpoint. The branch has the decisions about the calls in its messages, see [Engine.Decisions].
-func (e *Engine) Branch(ctx context.Context, from, to string, opts ...BranchOption) (*cairn.Session, error) {
-	row, err := e.Session(ctx, from)
-	if err != nil {
-		return nil, err
+// ClearTaint ends the taint of a session, see [cairn.Step.Taint]: a person has found the untrusted text harmless. It adds a
+// hidden message with the notes, as AddContext does. A session that is not tainted gets it as well.
+func (e *Engine) ClearTaint(ctx context.Context, id, notes string) error {
+	if err := cairn.CheckSessionID(id); err != nil {
+		return err
 	}
-	if err := cairn.CheckSessionID(to); err != nil {
-		return nil, err
+	m := cairn.Context(notes)
+	m.ID, m.Trust = e.opts.NewID("msg"), cairn.TrustCleared
+	in := cairn.Input{Messages: []cairn.Message{m}}
+	if notes == "" {
+		return cairn.Invalid("notes", "is empty")
 	}
-	var o branchOptions
-	for _, opt := range opts {
-		opt(&o)
+	if err := in.Validate(); err != nil {
+		return err
 	}
-	at := o.BranchPoint
-	if at.CheckpointID != "" && at.Messages != nil {
-		return nil, cairn.Invalid("options", "set either a checkpoint or a message index, not both")
-	}
-	if o.stated {
-		if at.State, err = encodeState(o.state); err != nil {
-			return nil, err
-		}
-		if err := e.runs.CheckState(ctx, &cairn.Session{Agent: row.Agent}, at.State); err != nil {
-			return nil, err
-		}
-	}
-	n, err := e.branchLength(ctx, row, at)
-	if err != nil {
-		return nil, err
-	}
-	if at.Calls, err = e.decidedBefore(ctx, row, n); err != nil {
-		return nil, err
-	}
-	status, err := e.branchStatus(ctx, from, n)
-	if err != nil {
-		return nil, err
-	}
-	at.Events = e.runs.Marks(&cairn.Session{ID: to, Agent: row.Agent}, "", cairn.Event{Type: cairn.EventBranched, Name: from, CheckpointID: at.CheckpointID})
-	at.Outbox = !e.runs.Journal.Own
-	branch, err := e.store.Branch(ctx, from, at, &cairn.Session{ID: to, Agent: row.Agent, UserID: row.UserID, Status: status,
-		Title: row.Title, Opening: row.Opening, OpeningAt: row.OpeningAt,
-		Tags: row.Tags, Metadata: row.Metadata, ExpiresAt: row.ExpiresAt, TTL: e.ttl(row.Agent)})
-	if err != nil {
-		return nil, err
-	}
-	if branch.MessageCount != n { // the other session has changed in between
-		if status, err = e.branchStatus(ctx, to, branch.MessageCount); err != nil {
-			return nil, err
-		}
-		either := []cairn.SessionStatus{cairn.SessionIdle, cairn.SessionCompleted}
-		if branch, _, err = driver.CompareAndSetStatus(ctx, e.store, to, either, status); err != nil {
-			return nil, err
-		}
-	}
-	branch = e.runs.Settle(ctx, branch)
-	e.upkeep.publish(ctx, row.Log(), cairn.Event{Type: cairn.EventBranched, SessionID: from, Agent: row.Agent, ChildID: to,
-		CheckpointID: at.CheckpointID, MessageCount: branch.MessageCount})
-	return branch, nil
-}
-
-// branchLength returns how many messages a branch takes from a session.
-func (e *Engine) branchLength(ctx context.Context, row *cairn.Session, at driver.BranchPoint) (int, error) {
-	switch {
-	case at.CheckpointID != "":
-		cp, err := driver.FindCheckpoint(ctx, e.store, row.ID, at.CheckpointID)
-		if err != nil {
-			return 0, err
-		}
-		return cp.MessageCount, nil
-	case at.Messages != nil:
-		return *at.Messages, nil // the store validates it
-	}
-	return row.MessageCount, nil
-}
-
-// branchStatus returns the status of a branch with the first n messages of a session.
-func (e *Engine) branchStatus(ctx context.Context, id string, n int) (cairn.SessionStatus, error) {
-	status, err := driver.StatusAt(ctx, e.store, id, n)
-	if status == cairn.SessionInterrupted {
-		status = cairn.SessionIdle // no run has used the branch
-	}
-	return status, err
+	_, err := e.runs.Change(ctx, id, func(row *cairn.Session) (*driver.Commit, error) {
+		return e.addition(row, in.Messages)
+	})
+	return err
 }
 
 // Rewind takes a session that is not running back to one of its checkpoints: later messages, state and checkpoints are

@@ -9,6 +9,22 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
+// StopOption is an option of Interrupt and Abort.
+type StopOption func(*cairn.Stop)
+
+// StoppedBy names the person or program that stops the run, in at most 16 KiB. The name is kept as
+// [cairn.Run.StoppedBy], also of the sub-agents that are stopped with the run, and is shown to operators.
+func StoppedBy(name string) StopOption { return func(s *cairn.Stop) { s.By = name } }
+
+// asked returns the request to stop of a call.
+func asked(kind cairn.StopKind, reason string, opts []StopOption) cairn.Stop {
+	stop := cairn.Stop{Kind: kind, Reason: reason}
+	for _, opt := range opts {
+		opt(&stop)
+	}
+	return stop
+}
+
 // Interrupt stops a session's run, in whichever process it is, with the sub-agents that it consults, and returns when
 // the run has ended. It keeps the part of the reply that the user saw. Calls under way are closed with ErrStopped,
 // since they may have had effects; calls that had not begun or wait for an answer are closed with ErrNotExecuted. The
@@ -18,39 +34,38 @@ import (
 // [Run.Interrupt].
 //
 // The error is ErrNotRunning if the session is neither running nor paused, ErrInvalid or ErrTooLarge for a reason that
-// cannot be stored or exceeds 16 KiB.
-func (e *Engine) Interrupt(ctx context.Context, sessionID, reason string) error {
-	return e.stop(ctx, sessionID, cairn.StopInterrupt, reason)
+// cannot be stored or exceeds 16 KiB. [StoppedBy] records who stops the session.
+func (e *Engine) Interrupt(ctx context.Context, sessionID, reason string, opts ...StopOption) error {
+	return e.stop(ctx, sessionID, asked(cairn.StopInterrupt, reason, opts))
 }
 
 // Abort stops a session's run like Interrupt, but as failed, with ErrAborted.
-func (e *Engine) Abort(ctx context.Context, sessionID, reason string) error {
-	return e.stop(ctx, sessionID, cairn.StopAbort, reason)
+func (e *Engine) Abort(ctx context.Context, sessionID, reason string, opts ...StopOption) error {
+	return e.stop(ctx, sessionID, asked(cairn.StopAbort, reason, opts))
 }
 
 // Interrupt stops the run as [Engine.Interrupt] does, in whichever process it is, also while it waits for people. The
 // request is durable and applies to this run only: later runs of the session are not affected. The error is
 // ErrNotRunning if the run has ended, was resumed as another run, or is still queued.
-func (r *Run) Interrupt(ctx context.Context, reason string) error {
-	return r.stop(ctx, cairn.StopInterrupt, reason)
+func (r *Run) Interrupt(ctx context.Context, reason string, opts ...StopOption) error {
+	return r.stop(ctx, asked(cairn.StopInterrupt, reason, opts))
 }
 
 // Abort stops the run like [Run.Interrupt], but as failed, with ErrAborted.
-func (r *Run) Abort(ctx context.Context, reason string) error {
-	return r.stop(ctx, cairn.StopAbort, reason)
+func (r *Run) Abort(ctx context.Context, reason string, opts ...StopOption) error {
+	return r.stop(ctx, asked(cairn.StopAbort, reason, opts))
 }
 
-func (r *Run) stop(ctx context.Context, kind cairn.StopKind, reason string) error {
-	id, err := r.carriedBy(ctx)
-	if err != nil {
+func (r *Run) stop(ctx context.Context, stop cairn.Stop) (err error) {
+	if stop.RunID, err = r.carriedBy(ctx); err != nil {
 		return err
 	}
-	return r.stopper.stopRun(ctx, r.session, id, kind, reason)
+	return r.stopper.stopRun(ctx, r.session, stop)
 }
 
-// stopRun stops one particular run of a session.
-func (e *Engine) stopRun(ctx context.Context, sessionID, runID string, kind cairn.StopKind, reason string) error {
-	if err := (&cairn.Stop{Reason: reason}).Validate(); err != nil {
+// stopRun stops the run of a session that stop names.
+func (e *Engine) stopRun(ctx context.Context, sessionID string, stop cairn.Stop) error {
+	if err := stop.Validate(); err != nil {
 		return err
 	}
 	for try := 0; ; try++ {
@@ -61,10 +76,10 @@ func (e *Engine) stopRun(ctx context.Context, sessionID, runID string, kind cair
 		if err != nil {
 			return err
 		}
-		if row.RunID != runID || row.Status != cairn.SessionActive && row.Status != cairn.SessionPaused {
-			return e.notRunning(ctx, sessionID, runID)
+		if row.RunID != stop.RunID || row.Status != cairn.SessionActive && row.Status != cairn.SessionPaused {
+			return e.notRunning(ctx, sessionID, stop.RunID)
 		}
-		stop := cairn.Stop{RunID: runID, Kind: kind, Reason: reason, At: row.AsOf}
+		stop.At = row.AsOf
 		switch err := e.stopOnce(ctx, row, stop, true); {
 		case isConflict(err): // it has ended, was suspended or was resumed in the meantime
 			continue
@@ -127,15 +142,15 @@ func (e *Engine) unblockParent(ctx context.Context, child *cairn.Session, except
 	return runID, err
 }
 
-func (e *Engine) stop(ctx context.Context, sessionID string, kind cairn.StopKind, reason string) error {
-	if err := (&cairn.Stop{Reason: reason}).Validate(); err != nil {
+func (e *Engine) stop(ctx context.Context, sessionID string, stop cairn.Stop) error {
+	if err := stop.Validate(); err != nil {
 		return err
 	}
 	row, err := e.Session(ctx, sessionID)
 	if err != nil {
 		return err
 	}
-	stop := cairn.Stop{RunID: row.RunID, Kind: kind, Reason: reason, At: row.AsOf}
+	stop.RunID, stop.At = row.RunID, row.AsOf
 	if err := e.stopWhole(ctx, row, &stop, true); err != nil {
 		return err
 	}
@@ -213,6 +228,9 @@ func (e *Engine) stopOnce(ctx context.Context, row *cairn.Session, stop cairn.St
 // stopRest stops what is left below a session whose run has been stopped: companions that no run waits for, and what
 // they and others left behind. It does not touch what a later run has begun.
 func (e *Engine) stopRest(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+	if stop.RunID == "" { // a branch that has begun no run
+		return nil
+	}
 	run, err := driver.FindRun(ctx, e.store, row.ID, stop.RunID)
 	if err != nil {
 		return err
@@ -245,7 +263,7 @@ const aheadGrace = 2 * time.Second
 // The error is ErrNotRunning if the run was suspended instead: its commit was under way when the request was recorded.
 func (e *Engine) awaitStop(ctx context.Context, sessionID string, stop cairn.Stop) error {
 	e.mu.Lock()
-	local := e.driving[stop.RunID]
+	local := e.driving[runKey{sessionID, stop.RunID}]
 	e.mu.Unlock()
 	if local != nil {
 		select {

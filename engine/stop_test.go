@@ -242,7 +242,7 @@ func TestAbortOverridesInterruptAndNotTheOtherWay(t *testing.T) {
 		run := start(t, eng, "s", "go")
 		synctest.Wait()
 		var both sync.WaitGroup
-		for i, stop := range []func(context.Context, string, string) error{eng.Interrupt, eng.Abort, eng.Interrupt} {
+		for i, stop := range []func(context.Context, string, string, ...engine.StopOption) error{eng.Interrupt, eng.Abort, eng.Interrupt} {
 			if i > 0 {
 				testclock.Advance(time.Second / 2)
 			}

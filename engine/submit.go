@@ -21,8 +21,9 @@ import (
 // Submitting runs nothing, unless Options.AutoResume is set or a worker serves the store; Resume does. The error is
 // ErrNotFound if there is no such call (OutcomeUnknownCall). It is ErrInvalid, ErrTooLarge or ErrClaimed for a
 // submission that does not match the call, or for a call whose wait is being ended (OutcomeInvalid). Nothing is stored
-// then. An answer that was late or not the first is not an error. If the store fails, the receipt has no outcome; once
-// the answer is stored, a later failure is only logged.
+// then. A reviewer of a tenant's call is one of the tenant, see [cairn.InTenant]. An answer that was late or not the
+// first is not an error. If the store fails, the receipt has no outcome; once the answer is stored, a later failure is
+// only logged.
 func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (cairn.Receipt, error) {
 	invalid := cairn.Receipt{Outcome: cairn.OutcomeInvalid}
 	if err := cairn.CheckSessionID(root); err != nil {
@@ -32,6 +33,10 @@ func (e *Engine) Submit(ctx context.Context, root string, s cairn.Submission) (c
 		return invalid, err
 	}
 	s = s.Storable()
+	var err error
+	if s.Reviewer, err = qualify("reviewer", root, s.Reviewer); err != nil {
+		return invalid, err
+	}
 	var receipt cairn.Receipt
 	id := e.opts.NewID("answer")
 	row, err := e.changeCall(ctx, root, s.CallID, func(call cairn.PendingCall, c *driver.Commit, row *cairn.Session) (next cairn.PendingCall, err error) {
@@ -131,13 +136,17 @@ func (e *Engine) changeCall(ctx context.Context, root, callID string,
 	})
 }
 
-// Inbox pages through pending calls of all sessions, the oldest first: the open ones, unless the query names statuses.
+// Inbox pages through pending calls of all sessions, the oldest first: the open ones, unless the query names statuses. It
+// leaves out effects that no person was asked about, see Effects, unless the query is for calls of that kind. A page may
+// have fewer items than the limit, or none, although more follow.
 func (e *Engine) Inbox(ctx context.Context, q store.CallQuery) (store.Page[cairn.PendingCall], error) {
 	if len(q.Statuses) == 0 {
 		q.Statuses = []cairn.CallStatus{cairn.CallOpen}
 	}
 	page, err := e.store.Calls(ctx, q)
-	page.Items = slices.Clone(page.Items) // a store may share what it returns
+	page.Items = slices.DeleteFunc(slices.Clone(page.Items), func(c cairn.PendingCall) bool { // a store may share what it returns
+		return c.Kind == cairn.CallEffect && q.Kind != cairn.CallEffect && c.Status != cairn.CallOpen && c.Answer == nil
+	})
 	for i := range page.Items {
 		page.Items[i].Kept = nil
 	}
@@ -179,9 +188,14 @@ func OverrideClaim() ClaimOption { return func(o *claimOptions) { o.override = t
 // Claim gives an open call to one reviewer alone for a time, so that two people do not work on the same thing. d is at
 // most [cairn.MaxClaim] (24 hours); 0 means [cairn.DefaultClaim] (15 minutes). The reviewer who holds the claim may
 // claim again, for a time from now. The error is ErrClaimed while another reviewer has it (see [OverrideClaim]),
-// ErrInvalid if d is out of bounds, the reviewer may not answer the call, or it is no longer open.
+// ErrInvalid if d is out of bounds or the call is no longer open. It is ErrInvalid, too, for a reviewer who may not answer
+// the call or is of another tenant.
 func (e *Engine) Claim(ctx context.Context, root, callID, reviewer string, d time.Duration, opts ...ClaimOption) (*cairn.PendingCall, error) {
 	o := claimOptionsOf(opts)
+	reviewer, err := qualify("reviewer", root, reviewer)
+	if err != nil {
+		return nil, err
+	}
 	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall, now time.Time) (cairn.PendingCall, error) {
 		if o.override {
 			var err error
@@ -197,6 +211,10 @@ func (e *Engine) Claim(ctx context.Context, root, callID, reviewer string, d tim
 // ErrInvalid if the call is not claimed or no longer open.
 func (e *Engine) Release(ctx context.Context, root, callID, reviewer string, opts ...ClaimOption) (*cairn.PendingCall, error) {
 	o := claimOptionsOf(opts)
+	reviewer, err := qualify("reviewer", root, reviewer)
+	if err != nil {
+		return nil, err
+	}
 	return e.changeClaim(ctx, root, callID, func(c cairn.PendingCall, now time.Time) (cairn.PendingCall, error) {
 		if o.override && c.Claimed(now) && c.ClaimedBy != reviewer {
 			return inbox.Override(c, reviewer, now)

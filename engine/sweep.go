@@ -66,7 +66,7 @@ func (e *Engine) Restore(ctx context.Context, id string) (*cairn.Session, error)
 
 // Erase removes a session as Delete does, which stops it if it is busy, and then purges it at once, without retention.
 // It also purges a session that was deleted or has expired. The id is free afterwards. Readers of its events end with
-// ErrDeleted, without an event. If Erase fails after it has hidden the session, a Sweep does the rest after the
+// ErrDeleted, without an event. The usage of the session is kept without its ids. If Erase fails after it has hidden the session, a Sweep does the rest after the
 // retention.
 //
 // In a store that is a [driver.Scrubber], such as SQLite, Erase then overwrites the session in the store's files. If
@@ -75,7 +75,7 @@ func (e *Engine) Erase(ctx context.Context, id string) error {
 	if _, err := e.removeStopped(ctx, id, "the session was erased", e.erase); err != nil {
 		return err
 	}
-	e.upkeep.scrub(ctx) // logs its error
+	e.upkeep.forget(ctx) // logs its error
 	return nil
 }
 
@@ -92,7 +92,10 @@ func (e *Engine) erase(ctx context.Context, id string) error {
 		return err
 	}
 	hidden := err == nil // by this call; its event would be dropped with the log
-	switch _, err = e.upkeep.purge(ctx, *removed); {
+	if err = e.upkeep.forgetUsage(ctx, driver.Forget{Roots: []string{id}}); err == nil {
+		_, err = e.upkeep.purge(ctx, *removed)
+	}
+	switch {
 	case errors.Is(err, cairn.ErrNotFound):
 		return nil // a sweep was faster
 	case err != nil && hidden:
@@ -101,8 +104,10 @@ func (e *Engine) erase(ctx context.Context, id string) error {
 	return err
 }
 
-// Sweep removes expired sessions, purges those that were removed Options.Retention ago, and trims the event logs by
-// Options.EventRetention. It covers every session of the store, regardless of its agent. In a store that is not a
+// Sweep removes expired sessions, purges those that were removed Options.Retention ago, deletes files that no workspace and
+// no artifact has used for a day, and trims the event logs by Options.EventRetention. It adds the usage rows of commits to
+// the sums of their days, and removes those that were written Options.UsageRetention ago. It covers every session of the
+// store, regardless of its agent. In a store that is not a
 // [driver.Sweeper], none expires or is purged. A session that cannot be removed, purged or trimmed is an entry of the
 // report and stops nothing. Any number of processes may sweep at once. The error says that ctx is done, or that the
 // store or the log could not list the sessions or logs that are due; the report is valid up to there.
@@ -134,9 +139,9 @@ func (e *Engine) sweepOften(ctx context.Context) {
 			e.opts.Logger.Warn("sweep ended early", "error", err, "failed", r.Failed)
 		case r.Failed > 0:
 			e.opts.Logger.Warn("sweep failed for some sessions", "failed", r.Failed, "session", r.Errors[0].SessionID, "error", r.Errors[0].Error)
-		case r.Expired+r.Purged+r.Trimmed > 0:
+		case r.Expired+r.Purged+r.Trimmed+r.BlobsDeleted > 0:
 			e.opts.Logger.Info("swept", "expired", r.Expired, "purged", r.Purged, "snapshots_deleted", r.SnapshotsDeleted,
-				"trimmed", r.Trimmed, "events_trimmed", r.EventsTrimmed)
+				"trimmed", r.Trimmed, "events_trimmed", r.EventsTrimmed, "blobs_deleted", r.BlobsDeleted)
 		}
 		select {
 		case <-ticker.C:

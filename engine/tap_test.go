@@ -189,7 +189,8 @@ func (s *tap) Delete(ctx context.Context, id string) error {
 	return err
 }
 
-// Records returns the store's records. Only their calls about owed stops are counted.
+// Records returns the store's records. Only their calls about what ended runs leave to be done, and about budgets, are
+// counted.
 func (s *tap) Records() store.Records { return recordsTap{s.Store.Records(), s} }
 
 type recordsTap struct {
@@ -197,26 +198,37 @@ type recordsTap struct {
 	tap *tap
 }
 
+func leftover(namespace string) bool {
+	return namespace == driver.StopRecords || namespace == driver.LearnRecords || namespace == driver.BudgetRecords
+}
+
 func (r recordsTap) Get(ctx context.Context, namespace, key string) (*store.Record, error) {
-	if namespace != driver.StopRecords {
+	if !leftover(namespace) {
 		return r.Records.Get(ctx, namespace, key)
 	}
 	return through(r.tap, ctx, "GetRecord", func() (*store.Record, error) { return r.Records.Get(ctx, namespace, key) })
 }
 
 func (r recordsTap) Put(ctx context.Context, w store.RecordWrite) (*store.Record, error) {
-	if w.Namespace != driver.StopRecords {
+	if !leftover(w.Namespace) {
 		return r.Records.Put(ctx, w)
 	}
 	return through(r.tap, ctx, "PutRecord", func() (*store.Record, error) { return r.Records.Put(ctx, w) })
 }
 
 func (r recordsTap) Delete(ctx context.Context, namespace, key string, seen int64) error {
-	if namespace != driver.StopRecords {
+	if !leftover(namespace) {
 		return r.Records.Delete(ctx, namespace, key, seen)
 	}
 	_, err := through(r.tap, ctx, "DeleteRecord", func() (struct{}, error) { return only(r.Records.Delete(ctx, namespace, key, seen)) })
 	return err
+}
+
+func (r recordsTap) List(ctx context.Context, q store.RecordQuery) (store.Page[store.Record], error) {
+	if q.Namespace != driver.BudgetRecords {
+		return r.Records.List(ctx, q)
+	}
+	return through(r.tap, ctx, "ListRecords", func() (store.Page[store.Record], error) { return r.Records.List(ctx, q) })
 }
 
 // logTap stands between an engine and an event log.

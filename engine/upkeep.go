@@ -25,6 +25,8 @@ type upkeep struct {
 	sweeper driver.Sweeper
 	log     store.Log
 	records store.Records        // nil if the store keeps none
+	blobs   store.Blobs          // nil if the store keeps none
+	usages  driver.Usages        // nil if the store keeps none
 	evict   func(session string) // removes a session from memory
 
 	scrubbers  []driver.Scrubber
@@ -119,6 +121,9 @@ func (u *upkeep) deleteTree(ctx context.Context, root string) error {
 	if row.RootID != root {
 		return cairn.Invalid("session", "%q belongs to a sub-agent; its root is %q", root, row.RootID)
 	}
+	if err := keepBranches(ctx, u.store, u.records, u.blobs, driver.OwnerOfBlobs(row)); err != nil {
+		return err
+	}
 	// The root goes last, so that what is left of a tree can be deleted again.
 	for {
 		page, err := u.store.List(ctx, store.SessionQuery{RootID: root, Limit: 100})
@@ -140,6 +145,9 @@ func (u *upkeep) deleteTree(ctx context.Context, root string) error {
 		return err
 	}
 	u.evict(root)
+	if err := u.dropRecords(ctx, row.Log()); err != nil {
+		return err
+	}
 	return u.log.Drop(ctx, row.Log())
 }
 
@@ -161,12 +169,12 @@ func (u *upkeep) sweep(ctx context.Context, progress []func(SweepReport)) (Sweep
 			"the store's clock has jumped by %s since the last sweep: nothing was removed; the next sweep continues unless it jumps again", jump)
 	}
 	var errs error
-	for _, part := range []func(context.Context, *SweepReport, func()) error{u.sweepStale, u.sweepRemoved, u.sweepLogs} {
+	for _, part := range []func(context.Context, *SweepReport, func()) error{u.sweepStale, u.sweepRemoved, u.sweepBlobs, u.sweepLogs, u.sweepUsage} {
 		if errs = errors.Join(errs, part(ctx, &r, looked)); ctx.Err() != nil {
 			break
 		}
 	}
-	if (r.Purged > 0 || u.unscrubbed.Load()) && ctx.Err() == nil {
+	if (r.Purged+r.BlobsDeleted > 0 || u.unscrubbed.Load()) && ctx.Err() == nil {
 		u.scrub(ctx) // logs its error
 	}
 	return r, errs
@@ -207,7 +215,11 @@ func (u *upkeep) sweepRemoved(ctx context.Context, r *SweepReport, looked func()
 		return nil
 	}
 	for removed, err := range store.All(func(cursor string) (store.Page[driver.Removed], error) {
-		return u.sweeper.Removed(ctx, u.opts.Retention, store.PageQuery{Limit: sweepBatch, Cursor: cursor})
+		page, err := u.sweeper.Removed(ctx, u.opts.Retention, store.PageQuery{Limit: sweepBatch, Cursor: cursor})
+		if err == nil && len(page.Items) > 0 {
+			err = u.forgetUsage(ctx, driver.Forget{Roots: rootsOf(page.Items)})
+		}
+		return page, err
 	}) {
 		if err != nil {
 			return err
@@ -228,14 +240,38 @@ func (u *upkeep) sweepRemoved(ctx context.Context, r *SweepReport, looked func()
 	return nil
 }
 
-// purge removes what is left of a session. The log goes first: an unfinished purge is found again by the session, and a
-// session without a log is not restored.
+// sweepBlobs deletes the blobs that no session has named for a while.
+func (u *upkeep) sweepBlobs(ctx context.Context, r *SweepReport, _ func()) error {
+	if u.blobs == nil {
+		return nil
+	}
+	swept, err := u.blobs.Sweep(ctx, driver.KeepBlobs)
+	r.BlobsDeleted, r.BytesDeleted = swept.Blobs, swept.Bytes
+	return err
+}
+
+// rootsOf returns the ids of removed trees.
+func rootsOf(list []driver.Removed) (ids []string) {
+	for i := range list {
+		ids = append(ids, list[i].SessionID)
+	}
+	return ids
+}
+
+// purge removes what is left of a session, whose usage has lost its ids, once its branches have their files. The log goes
+// first: an unfinished purge is found again by the session, and a session without a log is not restored.
 func (u *upkeep) purge(ctx context.Context, removed driver.Removed) (checkpoints int, err error) {
 	log := removed.Log()
+	if err := keepBranches(ctx, u.store, u.records, u.blobs, store.BlobOwner{Root: removed.SessionID, Incarnation: removed.Incarnation}); err != nil {
+		return 0, err
+	}
 	if err := u.log.Trim(ctx, log, math.MaxInt64); err != nil { // in parts, if it is long
 		return 0, err
 	}
 	if err := u.log.Drop(ctx, log); err != nil {
+		return 0, err
+	}
+	if err := u.dropRecords(ctx, log); err != nil {
 		return 0, err
 	}
 	return u.sweeper.Purge(ctx, removed.Key)

@@ -3,12 +3,17 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/turn/learning"
 	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/remotestop"
+	"github.com/cairn-agents/cairn/internal/turn/user"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -38,7 +43,12 @@ func (e *Engine) Work(ctx context.Context) error {
 	}
 	if e.records != nil {
 		waiting.Go(func() { e.deliverStops(background) })
+		waiting.Go(func() { e.learnTurns(background) })
+		waiting.Go(func() {
+			e.attend(background, cairn.UpkeepInterval, "worker cannot name the files of branches", func() error { return e.mendBranches(background) })
+		})
 	}
+	waiting.Go(func() { e.keepToolsets(background) })
 	if e.opts.SweepInterval > 0 {
 		waiting.Go(func() { e.sweepOften(background) })
 	}
@@ -67,19 +77,58 @@ func (e *Engine) Work(ctx context.Context) error {
 	}
 }
 
-// deliverStops delivers stops that are still owed to models that work elsewhere, every Options.WorkInterval until ctx
-// is done.
+// deliverStops delivers stops that are still owed to models that work elsewhere.
 func (e *Engine) deliverStops(ctx context.Context) {
-	var pauses remotestop.Pauses
-	tick := time.NewTicker(e.opts.WorkInterval)
+	pauses := remotestop.Pauses()
+	e.attend(ctx, e.opts.WorkInterval, "worker cannot list undelivered stops", func() error {
+		if !e.anyAgent(remotestop.Elsewhere) {
+			return nil
+		}
+		return e.runs.RemoteStops.DeliverRecorded(ctx, pauses)
+	})
+}
+
+// learnTurns has memories learn from ended turns that they have not learned from yet.
+func (e *Engine) learnTurns(ctx context.Context) {
+	pauses := learning.Pauses()
+	e.attend(ctx, e.opts.WorkInterval, "worker cannot list turns to learn from", func() error {
+		if !e.anyAgent(func(a *cairn.Agent) bool { return a.Memory != nil }) {
+			return nil
+		}
+		return e.runs.Learning.LearnRecorded(ctx, pauses)
+	})
+}
+
+// keepToolsets does the work of the agents' toolsets.
+func (e *Engine) keepToolsets(ctx context.Context) {
+	e.attend(ctx, cairn.UpkeepInterval, "upkeep of toolsets failed", func() error {
+		var failed []error
+		kept := map[cairn.Keeper]bool{}
+		for _, a := range e.agents.Load().versions {
+			for _, ts := range define.Toolsets(a) {
+				k, ok := ts.(cairn.Keeper)
+				if ok && reflect.ValueOf(k).Comparable() { // agents may share one
+					ok, kept[k] = !kept[k], true
+				}
+				if ok {
+					u := user.Code{What: fmt.Sprintf("the upkeep of the toolset %q", k.Name()), Err: cairn.ErrHook, Agent: a.Name}
+					_, err := user.Call(ctx, &e.runs.User, u, func(ctx context.Context) (none struct{}, err error) { return none, k.Upkeep(ctx) })
+					failed = append(failed, err)
+				}
+			}
+		}
+		return errors.Join(failed...)
+	})
+}
+
+// attend calls fn at once and at every interval until ctx is done. Its first error of a row is logged.
+func (e *Engine) attend(ctx context.Context, every time.Duration, failed string, fn func() error) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for failing := false; ; {
-		var err error
-		if e.stopsElsewhere() {
-			err = e.runs.RemoteStops.DeliverRecorded(ctx, &pauses)
-		}
+		err := fn()
 		if err != nil && !failing && ctx.Err() == nil {
-			e.opts.Logger.Warn("worker cannot list undelivered stops", "error", err)
+			e.opts.Logger.Warn(failed, "error", err)
 		}
 		failing = err != nil
 		select {
@@ -90,10 +139,10 @@ func (e *Engine) deliverStops(ctx context.Context) {
 	}
 }
 
-// stopsElsewhere reports whether an agent of this engine has a model that works elsewhere.
-func (e *Engine) stopsElsewhere() bool {
+// anyAgent reports whether an agent of this engine is one of those.
+func (e *Engine) anyAgent(those func(*cairn.Agent) bool) bool {
 	for _, a := range e.agents.Load().versions {
-		if remotestop.Elsewhere(a) {
+		if those(a) {
 			return true
 		}
 	}

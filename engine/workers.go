@@ -15,22 +15,7 @@ import (
 )
 
 // Worker is an engine in Work, as it registered with its store.
-type Worker struct {
-	// Owner names the engine in the leases that it holds: its machine, its process, and an id of its own.
-	Owner string `json:"owner"`
-	// Agents are the names of the agents that it serves, sorted.
-	Agents []string `json:"agents"`
-	// Host is the name of the Keeper that drives its runs; empty for goroutines of the process and for another Host.
-	Host string `json:"host,omitempty"`
-	// Version is Options.Version.
-	Version string `json:"version,omitempty"`
-	// Since is when it registered, HeartbeatAt its last heartbeat, and Until when its registration lapses without
-	// another one. AsOf is when this was read. All are times of the store.
-	Since       time.Time `json:"since"`
-	HeartbeatAt time.Time `json:"heartbeat_at"`
-	Until       time.Time `json:"until"`
-	AsOf        time.Time `json:"as_of"`
-}
+type Worker = cairn.Worker
 
 // registration is the value of a worker's record. A worker's times are those of the record.
 type registration struct {
@@ -97,8 +82,8 @@ func (e *Engine) deregister(ctx context.Context) {
 	}
 }
 
-// ahead reports whether the worker registered before the store's clock was set back, and not since.
-func (w *Worker) ahead() bool {
+// ahead reports whether a worker registered before the store's clock was set back, and not since.
+func ahead(w *Worker) bool {
 	return w.HeartbeatAt.After(w.AsOf.Add(w.Until.Sub(w.HeartbeatAt)))
 }
 
@@ -117,7 +102,7 @@ func (e *Engine) Workers(ctx context.Context) iter.Seq2[Worker, error] {
 			if err == nil {
 				w, err = readWorker(record)
 			}
-			if err == nil && w.ahead() {
+			if err == nil && ahead(&w) {
 				continue
 			}
 			if !yield(w, err) || err != nil {
@@ -150,6 +135,17 @@ func (e *Engine) Unserved(ctx context.Context) iter.Seq2[store.Due, error] {
 				served[agent] = true
 			}
 		}
+		for d, err := range e.Due(ctx) {
+			if (err != nil || !served[d.Agent]) && !yield(d, err) {
+				return
+			}
+		}
+	}
+}
+
+// Due yields the sessions that need a worker, the longest due first. A session that is not due costs nothing.
+func (e *Engine) Due(ctx context.Context) iter.Seq2[store.Due, error] {
+	return func(yield func(store.Due, error) bool) {
 		for d, err := range store.All(func(cursor string) (store.Page[store.Due], error) {
 			return e.store.Due(ctx, driver.DueQuery{Limit: 1000, Cursor: cursor})
 		}) {
@@ -157,7 +153,7 @@ func (e *Engine) Unserved(ctx context.Context) iter.Seq2[store.Due, error] {
 				yield(store.Due{}, err)
 				return
 			}
-			if !served[d.Agent] && !yield(*d, nil) {
+			if !yield(*d, nil) {
 				return
 			}
 		}

@@ -5,18 +5,30 @@ go 1.26.0
 require (
 	github.com/cairn-agents/cairn v0.0.0
 	github.com/cairn-agents/cairn/mcp v0.0.0
+	github.com/cairn-agents/cairn/memory v0.0.0
 	github.com/cairn-agents/cairn/server v0.0.0
 	github.com/cairn-agents/cairn/skill v0.0.0
 	github.com/cairn-agents/cairn/store/pgstore v0.0.0
 	github.com/cairn-agents/cairn/store/sqlitestore v0.0.0
+	github.com/cairn-agents/cairn/traces v0.0.0
+	github.com/cairn-agents/cairn/workspace v0.0.0
+	go.opentelemetry.io/otel/sdk v1.44.0
 )
 
 require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/go-logr/logr v1.4.3 // indirect
+	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/kljensen/snowball v0.10.0 // indirect
 	github.com/segmentio/asm v1.1.3 // indirect
 	github.com/segmentio/encoding v0.5.4 // indirect
 	github.com/yosida95/uritemplate/v3 v3.0.2 // indirect
+	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
+	go.opentelemetry.io/otel v1.44.0 // indirect
+	go.opentelemetry.io/otel/metric v1.44.0 // indirect
+	go.opentelemetry.io/otel/trace v1.44.0 // indirect
 	go.yaml.in/yaml/v4 v4.0.0 // indirect
-	golang.org/x/oauth2 v0.35.0 // indirect
+	golang.org/x/oauth2 v0.36.0 // indirect
 )
 
 require (
@@ -45,8 +57,11 @@ require (
 replace (
 	github.com/cairn-agents/cairn => ..
 	github.com/cairn-agents/cairn/mcp => ../mcp
+	github.com/cairn-agents/cairn/memory => ../memory
 	github.com/cairn-agents/cairn/server => ../server
 	github.com/cairn-agents/cairn/skill => ../skill
 	github.com/cairn-agents/cairn/store/pgstore => ../store/pgstore
 	github.com/cairn-agents/cairn/store/sqlitestore => ../store/sqlitestore
+	github.com/cairn-agents/cairn/traces => ../traces
+	github.com/cairn-agents/cairn/workspace => ../workspace
 )

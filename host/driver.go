@@ -8,8 +8,8 @@ import (
 
 // Host drives runs in place of the process's goroutines: on a workflow engine that tracks runs itself and calls
 // workers. An engine with a Host begins runs with one write, as always, and hands them to Start. From then on the host
-// calls Drive of package loop, and carries out the effects that Drive asks for with the Engine
-// of any engine, in any process, that has the same store and the run's agent.
+// calls Drive of package loop, and carries out the effects that Drive asks for. It does so with the Engine of any engine,
+// in any process, that has the same store and the run's agent.
 type Host interface {
 	// Start makes the host drive a run that has begun, even if this process dies. Drivers of the run that hold an older
 	// fencing token may be cancelled. If the host drives the run under this token already, because the answer to an
@@ -43,6 +43,15 @@ type Keeper interface {
 	// CheckLease rejects leases that lapse before the host has detected a dead process. The error is ErrInvalid, and
 	// names all durations involved.
 	CheckLease(ttl time.Duration) error
+}
+
+// StepKeeper is a Keeper whose runs are driven step by step, by engine.Engine.Advance. A run of another agent that a step
+// waits for is driven within that step. If the process dies, the next attempt at the step takes such a run over without
+// asking Driving.
+type StepKeeper interface {
+	Keeper
+	// DrivesSteps marks the host. It does nothing.
+	DrivesSteps()
 }
 
 // Engine is an engine as a host calls it: any engine, in any process, that has the run's store and agent. Its methods

@@ -18,6 +18,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/skill"
 )
 
 // AgentTool is an agent that MCP clients can call as a tool.
@@ -30,6 +31,9 @@ type AgentTool struct {
 	Description string
 	// Message is the message of calls that give none, for an agent that needs none. Default: each call must give one.
 	Message string
+	// Skills publishes the skills of the agent's skill sets to clients, by the extension io.modelcontextprotocol/skills.
+	// Every client that may call tools may read all of their files.
+	Skills bool
 }
 
 // AgentOptions say how agents are served.
@@ -69,12 +73,22 @@ func NewAgents(eng *engine.Engine, tools []AgentTool, opts *AgentOptions) (*Agen
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	a := &Agents{eng: eng, logger: o.Logger}
+	skills := skillsOfTools(eng, tools)
+	caps := &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}
+	if len(skills) > 0 {
+		caps.Resources, caps.Extensions = &sdk.ResourceCapabilities{}, map[string]any{skillsExtension: map[string]any{}}
+	}
 	a.server = sdk.NewServer(&sdk.Implementation{Name: cmp.Or(o.Name, "cairn"), Version: "1"}, &sdk.ServerOptions{
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+		Capabilities: caps,
 		// Answers are for the authenticated user.
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
 	})
-	a.server.AddReceivingMiddleware(declared, a.described)
+	a.server.AddReceivingMiddleware(declared(len(skills) > 0), a.described)
+	if len(skills) > 0 {
+		if err := (&publisher{skill.Join(skills...), o.Logger}).publish(a.server); err != nil {
+			return nil, err
+		}
+	}
 	if len(tools) == 0 {
 		return nil, cairn.Invalid("tools", "is empty")
 	}
@@ -90,6 +104,8 @@ func NewAgents(eng *engine.Engine, tools []AgentTool, opts *AgentOptions) (*Agen
 			return nil, cairn.Invalid(field, "description is empty")
 		case a.agents[name] != "":
 			return nil, cairn.Invalid(field, "duplicate name %q", name)
+		case t.Skills && len(skillsOf(eng.Agent(t.Agent))) == 0:
+			return nil, cairn.Invalid(field, "agent %q has no skills", t.Agent)
 		}
 		if _, err := turnSchema(eng.Agent(t.Agent).Output); err != nil {
 			return nil, cairn.Invalid(field, "agent %q: %v", t.Agent, err)
@@ -108,13 +124,15 @@ func NewAgents(eng *engine.Engine, tools []AgentTool, opts *AgentOptions) (*Agen
 }
 
 // declared refuses methods of capabilities that are not declared, which the SDK answers with empty lists.
-func declared(next sdk.MethodHandler) sdk.MethodHandler {
-	return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
-		switch kind, _, _ := strings.Cut(method, "/"); kind {
-		case "prompts", "resources", "completion", "logging":
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + clean(method, 256)}
+func declared(resources bool) sdk.Middleware {
+	return func(next sdk.MethodHandler) sdk.MethodHandler {
+		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
+			kind, _, _ := strings.Cut(method, "/")
+			if kind == "prompts" || kind == "completion" || kind == "logging" || kind == "resources" && !resources {
+				return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: "method not found: " + clean(method, 256)}
+			}
+			return next(ctx, method, req)
 		}
-		return next(ctx, method, req)
 	}
 }
 
@@ -173,9 +191,10 @@ type turnOut struct {
 // no user.
 func (a *Agents) Stdio(ctx context.Context) error { return a.server.Run(ctx, &sdk.StdioTransport{}) }
 
-// Handler serves clients over streamable HTTP. It authenticates each request: authenticate returns the user, or ""
-// for credentials that are missing or wrong, which is answered with 401. An error is answered with 503. A session
-// belongs to the user who began it, and appears not to exist to other callers. Any process with the same store may
+// Handler serves clients over streamable HTTP. It authenticates each request: authenticate returns the user's id, with
+// the tenant if there is one (see [cairn.InTenant]), or "" for credentials that are missing or wrong, which is answered
+// with 401. An error is answered with 503. A session belongs to the user who began it, and to the user's tenant, and
+// appears not to exist to other callers. Clients name sessions without the tenant. Any process with the same store may
 // serve any request.
 func (a *Agents) Handler(authenticate func(*http.Request) (user string, err error)) (http.Handler, error) {
 	if authenticate == nil {
@@ -184,6 +203,9 @@ func (a *Agents) Handler(authenticate func(*http.Request) (user string, err erro
 	web := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return a.server }, &sdk.StreamableHTTPOptions{Stateless: true, PropagateRequestCancellation: true})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		user, err := authenticate(r)
+		if problem := ids.CheckTenancy(user); err == nil && problem != "" {
+			err = fmt.Errorf("user %q %s", user, problem)
+		}
 		switch {
 		case err != nil:
 			a.logger.Error("cannot authenticate an MCP request", "error", err)
@@ -213,20 +235,27 @@ func caller(req *sdk.CallToolRequest) string {
 // call runs a turn. A request with answers continues the turn of the session in its state. The state needs no seal:
 // the session is checked against the caller as in any other request.
 func (a *Agents) call(ctx context.Context, req *sdk.CallToolRequest, agent string, in turnIn) (*sdk.CallToolResult, *turnOut, error) {
-	user, session := caller(req), in.Session
+	user, name := caller(req), in.Session
+	state := req.Params.RequestState
+	if state != "" {
+		_, name, _ = strings.Cut(state, "/")
+	}
+	if name == "" {
+		name = ids.New("mcp")
+	}
+	session := ids.InTenantOf(user, name) // clients know no tenant
 	var run *engine.Run
 	var err error
-	if state := req.Params.RequestState; state != "" {
-		_, session, _ = strings.Cut(state, "/")
+	if state != "" {
 		if err = a.own(ctx, session, agent, user); err != nil {
 			return nil, nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState: " + err.Error()}
 		}
 		run, err = a.answered(ctx, req, session)
 	} else {
-		if session == "" {
-			session = ids.New("mcp")
-		} else if err = a.own(ctx, session, agent, user); err != nil {
-			return nil, nil, err
+		if in.Session != "" {
+			if err = a.own(ctx, session, agent, user); err != nil {
+				return nil, nil, err
+			}
 		}
 		opts := []engine.RunOption{}
 		if user != "" {
@@ -249,7 +278,7 @@ func (a *Agents) call(ctx context.Context, req *sdk.CallToolRequest, agent strin
 			return nil, nil, a.shown(err)
 		}
 		if res.Suspended == nil {
-			out, err := finished(session, res)
+			out, err := finished(name, res)
 			if err != nil {
 				return nil, nil, err
 			}
@@ -260,12 +289,12 @@ func (a *Agents) call(ctx context.Context, req *sdk.CallToolRequest, agent strin
 		elicits := req.ClientCapabilities() != nil && req.ClientCapabilities().Elicitation != nil
 		switch {
 		case len(requests) == 0 || !elicits:
-			return nil, nil, inInbox(session, waits)
+			return nil, nil, inInbox(name, waits)
 		case req.ProtocolVersion() >= durable:
-			return &sdk.CallToolResult{InputRequests: requests, RequestState: stateOf(session, requests)}, nil, nil
+			return &sdk.CallToolResult{InputRequests: requests, RequestState: stateOf(name, requests)}, nil, nil
 		}
 		if run, err = a.elicit(ctx, req, session, requests); err != nil {
-			return nil, nil, errors.Join(err, inInbox(session, waits))
+			return nil, nil, errors.Join(err, inInbox(name, waits))
 		}
 	}
 }
@@ -281,9 +310,13 @@ const durable = "2026-07-28"
 
 // own returns an error unless a session is the caller's and the agent's. Any other session is reported as missing.
 func (a *Agents) own(ctx context.Context, session, agent, user string) error {
+	of, name := ids.Split(session)
+	if tenant, _ := ids.Split(user); of != tenant { // the client has named one
+		return fmt.Errorf("session %q not found", clean(name, 256))
+	}
 	row, err := a.eng.Session(ctx, session)
 	if errors.Is(err, cairn.ErrNotFound) || errors.Is(err, cairn.ErrInvalid) || err == nil && (row.UserID != user || row.Agent != agent || row.ParentID != "") {
-		return fmt.Errorf("session %q not found", clean(session, 256))
+		return fmt.Errorf("session %q not found", clean(name, 256))
 	}
 	return a.shown(err)
 }

@@ -199,6 +199,65 @@ func TestAgentDeniedByElicitation(t *testing.T) {
 	}
 }
 
+// Users of two tenants have sessions of their own, which they know by names.
+func TestAgentsOfTenants(t *testing.T) {
+	t.Parallel()
+	eng, _ := clerk(t)
+	address := office(t, eng)
+	text := func(res *sdk.CallToolResult) string {
+		var b strings.Builder
+		for _, c := range res.Content {
+			if t, ok := c.(*sdk.TextContent); ok {
+				b.WriteString(t.Text)
+			}
+		}
+		return b.String()
+	}
+	say := func(user, message, session string) (*sdk.CallToolResult, string) {
+		t.Helper()
+		args := map[string]any{"message": message}
+		if session != "" {
+			args["session"] = session
+		}
+		res, err := visit(t, address, user, nil).CallTool(t.Context(), &sdk.CallToolParams{Name: "clerk", Arguments: args})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, _ := res.StructuredContent.(map[string]any)
+		name, _ := out["session"].(string)
+		return res, name
+	}
+	names := map[string]string{}
+	for _, user := range []string{"acme::ann", "other::ann", "ann"} {
+		res, name := say(user, "hello", "")
+		tenant, _ := cairn.SplitTenant(user)
+		row, err := eng.Session(t.Context(), cairn.InTenant(tenant, name))
+		if res.IsError || name == "" || strings.Contains(name, "::") || err != nil || row.UserID != user || row.Tenant != tenant {
+			t.Fatalf("%s: %s, session %q: %+v, %v", user, text(res), name, row, err)
+		}
+		names[user] = name
+	}
+	for _, user := range []string{"acme::ann", "other::ann", "ann"} {
+		for of, name := range names {
+			tenant, _ := cairn.SplitTenant(of)
+			if res, _ := say(user, "again", name); res.IsError != (user != of) || res.IsError && !strings.Contains(text(res), "not found") {
+				t.Errorf("%s continues the session of %s: %s", user, of, text(res))
+			}
+			if res, _ := say(user, "again", cairn.InTenant(tenant, name)); res.IsError != (user != of || tenant != "") {
+				t.Errorf("%s continues the session of %s by its id: %s", user, of, text(res))
+			}
+		}
+		if res, _ := say(user, "refund", names[user]); !res.IsError || strings.Contains(text(res), "::") {
+			t.Errorf("%s is pointed to the inbox: %s", user, text(res))
+		}
+	}
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(`{}`))
+	req.Header.Set("Authorization", "Bearer a::b::c")
+	if resp, err := http.DefaultClient.Do(req); err != nil || resp.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("a user who cannot be one: %v, %v", resp, err)
+	}
+}
+
 func TestAgentsDemandAuthentication(t *testing.T) {
 	t.Parallel()
 	eng, _ := clerk(t)
@@ -223,5 +282,29 @@ func TestAgentsDemandAuthentication(t *testing.T) {
 	}
 	if _, err := agents.Handler(nil); !errors.Is(err, cairn.ErrInvalid) {
 		t.Errorf("a handler without authentication: %v", err)
+	}
+}
+
+// The same client is asked whether a call took effect whose outcome is unknown.
+func TestAgentElicitsTheOutcomeOfAnEffect(t *testing.T) {
+	t.Parallel()
+	refund := cairn.Func("refund", "Refunds an order.", func(context.Context, *cairn.Call, none) (string, error) { panic("the line broke") }, cairn.Effectful())
+	model := scripted.Func(func(_ context.Context, req *cairn.Request) scripted.Step {
+		if last := req.Messages[len(req.Messages)-1]; last.Role == cairn.RoleTool {
+			return scripted.Text("it came to " + string(last.ToolResults()[0].Output))
+		}
+		return scripted.Call("refund", none{})
+	})
+	eng, err := engine.New(memstore.New(nil), []*cairn.Agent{{Name: "clerk", Model: model, Tools: []cairn.Tool{refund}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { eng.Close(context.Background()) })
+	ada := visit(t, office(t, eng), "ada", func(*sdk.ElicitParams) *sdk.ElicitResult {
+		return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"outcome": "happened"}}
+	})
+	out, text := say(t, ada, map[string]any{"message": "refund it"})
+	if out["text"] != `it came to "the call took effect, as a person found out"` {
+		t.Errorf("the call came to %v %s", out, text)
 	}
 }

@@ -50,6 +50,9 @@ func elicitationOf(c *cairn.PendingCall) *sdk.ElicitParams {
 		if json.Unmarshal(c.Payload, &p) == nil && p.URL != "" {
 			return &sdk.ElicitParams{Mode: "url", Message: c.Prompt, URL: p.URL, ElicitationID: c.ID}
 		}
+	case cairn.CallEffect:
+		return &sdk.ElicitParams{Mode: "form", Message: c.Prompt, RequestedSchema: json.RawMessage(
+			`{"type":"object","properties":{"outcome":{"type":"string","title":"Outcome","enum":["happened","did_not_happen","try_again"]}},"required":["outcome"]}`)}
 	case cairn.CallQuestion:
 		form := c.Schema
 		if !isObject(form) {
@@ -133,7 +136,7 @@ func (a *Agents) submit(ctx context.Context, session, id string, answer *sdk.Eli
 		} else {
 			s = cairn.Deny(call.CallRef, reason)
 		}
-	case !call.Kind.Asked():
+	case !call.Kind.Asked() || call.Kind == cairn.CallBudget:
 		return cairn.Invalid("inputResponses", "call %q cannot be answered by a person", id)
 	case answer.Action != "accept":
 		s = cairn.AnswerError(call.CallRef, "declined")

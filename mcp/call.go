@@ -70,6 +70,9 @@ func (s *Server) call(ctx context.Context, call *cairn.Call, remote string, argu
 // finish returns the output of a call, or the error of the server's tool, and attaches the files of the result.
 func (s *Server) finish(call *cairn.Call, r *result) (json.RawMessage, error) {
 	out, files, err := r.output(s.opts.MaxResult)
+	if err != nil && !r.IsError {
+		err = hasRun{err}
+	}
 	if len(files) > 0 {
 		if bad := call.Attach(files...); err == nil {
 			err = bad
@@ -77,6 +80,13 @@ func (s *Server) finish(call *cairn.Call, r *result) (json.RawMessage, error) {
 	}
 	return out, err
 }
+
+// hasRun is an error about the result of a tool that the server has run.
+type hasRun struct{ error }
+
+func (hasRun) Is(target error) bool { return target == define.ErrRan }
+
+func (e hasRun) Unwrap() error { return e.error }
 
 // patient makes a request, and repeats it with a backoff while the server reports only that it is busy.
 func (s *Server) patient(ctx context.Context, call *cairn.Call, params *sdk.CallToolParams) (*result, error) {
@@ -120,6 +130,8 @@ func (s *Server) send(ctx context.Context, call *cairn.Call, params *sdk.CallToo
 		return nil, fmt.Errorf("MCP server %q: %w", s.name, lacks)
 	case errors.As(err, &refused):
 		return nil, fmt.Errorf("MCP server %q refuses the call: %s (%d)", s.name, clean(refused.Message, maxDescription), refused.Code)
+	case err != nil && matches(s.opts.Effectful, params.Name):
+		return nil, cairn.Errorf(cairn.ErrEffectUnknown, "MCP server %q: %w", s.name, err)
 	case err != nil:
 		return nil, fmt.Errorf("MCP server %q: %w", s.name, err)
 	}

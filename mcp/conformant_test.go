@@ -45,6 +45,9 @@ func runConformant(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	c := &conformant{scenario: os.Getenv("MCP_CONFORMANCE_SCENARIO")}
+	if strings.HasPrefix(c.scenario, "sep-2640-") {
+		return readSkills(ctx, address, c.scenario)
+	}
 	if raw := os.Getenv("MCP_CONFORMANCE_CONTEXT"); raw != "" {
 		if err := json.Unmarshal([]byte(raw), &c.given); err != nil {
 			return err

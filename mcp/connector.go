@@ -27,8 +27,8 @@ type ConnectorOptions struct {
 	// Address is where a user's browser reaches [Connector.Handler], such as "https://app.example.com/connect/".
 	// Required.
 	Address string
-	// Authenticate returns the user that a browser's request is from, "" for none. Required: only the user of the
-	// session that asks for an account may connect it.
+	// Authenticate returns the id of the user that a browser's request is from, with the tenant if there is one (see
+	// [cairn.InTenant]), "" for none. Required: only the user of the session that asks for an account may connect it.
 	Authenticate func(*http.Request) (user string, err error)
 	// HTTPClient makes requests to authorisation servers. Default: http.DefaultClient.
 	HTTPClient *http.Client

@@ -6,7 +6,7 @@ require (
 	github.com/cairn-agents/cairn v0.0.0
 	github.com/cairn-agents/cairn/skill v0.0.0
 	github.com/modelcontextprotocol/go-sdk v1.8.0
-	golang.org/x/oauth2 v0.35.0
+	golang.org/x/oauth2 v0.36.0
 )
 
 require (

@@ -237,8 +237,12 @@ func (s *Server) tool(t *toolSpec) cairn.Tool {
 	switch {
 	case matches(s.opts.Approve, spec.Remote):
 		opts = append(opts, cairn.RequireApproval())
+	case matches(s.opts.Effectful, spec.Remote): // not cached
 	case s.opts.Cache != nil && spec.Reads:
 		opts = append(opts, cairn.Cache(*s.opts.Cache))
+	}
+	if matches(s.opts.Effectful, spec.Remote) {
+		opts = append(opts, cairn.Effectful())
 	}
 	if s.opts.Deferred {
 		opts = append(opts, cairn.Deferred())
@@ -281,6 +285,9 @@ func (s *Server) through(added []toolSpec) cairn.Tool {
 			}
 			return &cairn.Prompt{Text: fmt.Sprintf("Call %s of %s?", t.Name, s.name)}, nil
 		}))
+	}
+	if slices.ContainsFunc(added, func(t toolSpec) bool { return matches(s.opts.Effectful, t.Remote) }) {
+		opts = append(opts, cairn.Effectful())
 	}
 	description := fmt.Sprintf("Calls a tool of %s that was added or changed during the conversation, once you have its name and schema. Call other tools as usual.", s.name)
 	return cairn.RawFunc(s.opts.Prefix+callTool, description, newCallSchema, func(ctx context.Context, call *cairn.Call, input json.RawMessage) (json.RawMessage, error) {

@@ -24,6 +24,11 @@ type Options struct {
 	// [path.Match]; "*" is every tool. The server's own hints about a tool, such as that it only reads, are ignored.
 	// Default: none.
 	Approve []string
+	// Effectful lists the tools that change something that must not happen twice, by the server's names for them, as
+	// patterns of [path.Match]; "*" is every tool. See [cairn.Effectful]. The server's hints, such as that a tool is
+	// destructive or idempotent, are ignored. A call whose connection broke off has an unknown outcome; only a person is
+	// asked then. Default: none.
+	Effectful []string
 	// Deferred makes the server's tools deferred where the agent's list of tools would be too large: the model then
 	// finds them by a search, see [cairn.Deferred]. Tools that the server changes later are found like the others.
 	// Default: all are listed.

@@ -98,7 +98,7 @@ func newServer(name string, opts *Options) (*Server, error) {
 	case o.MaxResult < 0:
 		return nil, cairn.Invalid("max_result", "MCP server %q: MaxResult is negative", name)
 	}
-	for field, list := range map[string][]string{"allow": o.Allow, "approve": o.Approve} {
+	for field, list := range map[string][]string{"allow": o.Allow, "approve": o.Approve, "effectful": o.Effectful} {
 		for _, pattern := range list {
 			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 				return nil, cairn.Invalid(field, "MCP server %q: invalid pattern %q", name, pattern)

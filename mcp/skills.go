@@ -79,6 +79,8 @@ type listSkillsResult struct {
 	Skills     []skillEntry `json:"skills"`
 	NextCursor string       `json:"nextCursor,omitempty"`
 	TTLMs      int64        `json:"ttlMs"`
+	CacheScope string       `json:"cacheScope,omitempty"`
+	ResultType string       `json:"resultType,omitempty"`
 }
 
 type getSkillParams struct {
@@ -88,7 +90,10 @@ type getSkillParams struct {
 
 type getSkillResult struct {
 	sdk.ResultBase
-	Skill skillEntry `json:"skill"`
+	Skill      skillEntry `json:"skill"`
+	TTLMs      int64      `json:"ttlMs"`
+	CacheScope string     `json:"cacheScope,omitempty"`
+	ResultType string     `json:"resultType,omitempty"`
 }
 
 // withSkills lets a client call the methods of the extension.

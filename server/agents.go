@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 )
 
 // agentAliases are other names of the field agent in the body of a request.
@@ -43,33 +44,26 @@ func agentName(agent, assistant, assistantID string) (string, error) {
 	return name, nil
 }
 
-// agentBody is an agent as the users of its sessions may know it.
-type agentBody struct {
-	// Name is the agent's name, by which requests for a new session select it.
-	Name string `json:"name"`
-	// Description is its purpose.
-	Description string `json:"description,omitempty"`
-	// Version is the version that new sessions get; empty if the agent has none.
-	Version string `json:"version,omitempty"`
-	// Models are the names of the models that a turn may select, in addition to the agent's own.
-	Models []string `json:"models,omitempty"`
-}
-
-// listAgents lists the agents that the principal may create sessions of.
-func listAgents(c *request, in *agentsIn) (*pageBody[agentBody], error) {
+// listAgents lists the agents that the principal may create sessions of and, for an operator, all others.
+func listAgents(c *request, in *agentsIn) (*pageBody[client.Agent], error) {
 	p := paging{limit: in.Limit, offset: in.Offset}
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	var list []agentBody
+	var list []client.Agent
 	for _, name := range c.h.eng.Agents() {
-		planned := &cairn.Session{Agent: name, UserID: c.principal.User}
-		ok, err := c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionRun, Session: planned})
+		planned := &cairn.Session{Tenant: c.tenant(), Agent: name, UserID: c.principal.User}
+		ok, err := c.permits(Access{Action: ActionRun, Session: planned})
 		if err != nil {
 			return nil, err
 		}
-		if a := c.h.eng.Agent(name); ok && a != nil {
-			list = append(list, agentBody{Name: name, Description: a.Description, Version: a.Version, Models: slices.Sorted(maps.Keys(a.Models))})
+		if a := c.h.eng.Agent(name); (ok || c.principal.Is(RoleOperator)) && a != nil {
+			item := client.Agent{Name: name, Description: a.Description, Version: a.Version,
+				Models: slices.Sorted(maps.Keys(a.Models)), Startable: ok}
+			if memory, editable := a.Memory.(cairn.EditableMemory); editable {
+				item.Memory = memory.ScopeKind()
+			}
+			list = append(list, item)
 		}
 	}
 	total := len(list)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"reflect"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -53,7 +54,7 @@ func bind[In any](c *request) (*In, error) {
 	for name := range query {
 		return nil, cairn.Invalid(name, "is not a parameter of %s", c.r.URL.Path)
 	}
-	return in, nil
+	return in, c.qualify(v)
 }
 
 // set assigns the values of a parameter to a field.
@@ -157,7 +158,7 @@ func (c *request) body(into any) error {
 		return err
 	}
 	if err := json.Unmarshal(raw, into); err != nil {
-		return badBody(err)
+		return badBody(reflect.TypeOf(into).Elem(), err)
 	}
 	if unkept != nil && !answer.answering() {
 		return unkept
@@ -165,8 +166,8 @@ func (c *request) body(into any) error {
 	return nil
 }
 
-// badBody returns the error of a body that does not decode. It names the field at fault.
-func badBody(err error) error {
+// badBody returns the error of a body that does not decode into a struct. It names the field at fault.
+func badBody(of reflect.Type, err error) error {
 	var known *cairn.Error
 	var mismatch *json.UnmarshalTypeError
 	switch {
@@ -174,6 +175,12 @@ func badBody(err error) error {
 		return known
 	case errors.As(err, &mismatch):
 		field := mismatch.Field
+		for first, rest, more := strings.Cut(field, "."); more; first, rest, more = strings.Cut(field, ".") {
+			if _, known := fieldsOf(of)[strings.ToLower(first)]; known {
+				break
+			}
+			field = rest // first is the name of an embedded struct, which the body does not have
+		}
 		if field == "" {
 			field = "body"
 		}

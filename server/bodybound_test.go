@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"github.com/cairn-agents/cairn/client"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -49,9 +50,9 @@ func (r *repeat) Read(b []byte) (n int, err error) {
 // collected.
 func TestHostileBodiesTakeLittleMemory(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1, MaxChatBody: 12 << 20})
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "pay"}}})
 	w.settled("s")
-	call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+	call := want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
 	approve := fmt.Sprintf(`"session_id":"s","type":"approval-response","call_id":%q,"approval_id":%q,"approved":true`, call.ID, call.ApprovalID)
 	const user = `{"id":"s","messages":[{"id":"m","role":"user","parts":[`
 	const whole, some = 4 << 20, 512 << 10 // all that a body may have, and enough for every other limit
@@ -243,7 +244,7 @@ func TestLargeBodiesWaitForEachOther(t *testing.T) {
 		t.Errorf("a request whose client is gone: %d %.100s", res.Code, res.Body)
 	}
 	go post(t.Context(), "large")
-	want[startedBody](w, 202, "x", "POST", "/start", startIn{SessionID: "small", Agent: "bot", Input: inputBody{Text: "hello"}})
+	want[client.Started](w, 202, "x", "POST", "/start", startIn{Turn: client.Turn{SessionID: "small", Agent: "bot", Input: client.UserMessage{Text: "hello"}}})
 	w.settled("small")
 	select {
 	case res := <-ended:

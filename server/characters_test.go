@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 )
 
 // A client tool has run when its result is posted, so characters that no session keeps are replaced in it. In what a
@@ -19,14 +20,14 @@ func TestResultOfAClientToolIsKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := chatWorld(t)
-			want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "where"}})
+			want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "where"}}})
 			w.settled("s")
-			call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0].ID
+			call := want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0].ID
 			if res, body := w.do("a", "POST", c.path, strings.ReplaceAll(c.body, "ID", call)); res.StatusCode != 200 {
 				t.Fatalf("%d %s", res.StatusCode, body)
 			}
 			if c.path != "/chat" {
-				want[startedBody](w, 202, "a", "POST", "/resume", map[string]string{"session_id": "s"})
+				want[client.Started](w, 202, "a", "POST", "/resume", map[string]string{"session_id": "s"})
 			}
 			w.settled("s")
 			list, err := w.eng.Messages(t.Context(), "s", 0, 0)
@@ -51,9 +52,9 @@ func TestResultOfAClientToolIsKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := chatWorld(t)
-			want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
+			want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "pay"}}})
 			w.settled("s")
-			call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+			call := want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
 			body := strings.NewReplacer("ID", call.ID, "AP", call.ApprovalID).Replace(c.body)
 			if res, out := w.do("a", "POST", c.path, body); res.StatusCode != 400 || !strings.Contains(string(out), `"field":"`+c.field) {
 				t.Errorf("%d %s, want an error about %s", res.StatusCode, out, c.field)

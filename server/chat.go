@@ -8,6 +8,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/server/aisdk"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -147,7 +148,7 @@ func (c *request) answers(in *chatIn, last *aisdk.Message, v aisdk.Version) erro
 		}
 		answered = true
 		s.Reviewer = c.principal.User
-		if err := c.allow(Access{Principal: c.principal, Action: ActionReview, Session: row, Call: call}, row.ID); err != nil {
+		if err := c.allow(Access{Action: ActionReview, Session: row, Call: call}, row.ID); err != nil {
 			return err
 		}
 		if _, err := c.answer(row.ID, s); err != nil {
@@ -256,7 +257,7 @@ func chatSubmit(c *request, in *chatSubmitIn) (*cairn.Receipt, error) {
 	if err != nil {
 		return nil, err
 	}
-	return submit(c, &submitIn{SessionID: id, Submission: in.Submission})
+	return submit(c, &submitIn{wire.Submit{SessionID: id, Submission: in.Submission}})
 }
 
 type chatStopIn struct {
@@ -276,7 +277,7 @@ func chatStop(c *request, in *chatStopIn, stop func(*request, *stopIn) (*cairn.S
 	if err != nil {
 		return nil, err
 	}
-	return stop(c, &stopIn{SessionID: id, RunID: in.RunID, Reason: in.Reason})
+	return stop(c, &stopIn{wire.Stop{SessionID: id, RunID: in.RunID, Reason: in.Reason}})
 }
 
 // patchChat changes the latest session of a thread, and archives them all.

@@ -12,8 +12,10 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server/aisdk"
 	"github.com/cairn-agents/cairn/store"
@@ -448,9 +450,9 @@ func TestPostsDoNotRestartStoppedTurns(t *testing.T) {
 		}},
 		"an approval of an earlier turn": {"pay", func(w *world, m *aisdk.Message) {
 			want[cairn.Session](w, 200, "a", "POST", "/chat/s/interrupt", none{})
-			want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "pay"}})
+			want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "pay"}}})
 			w.settled("s")
-			call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+			call := want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
 			if _, err := w.eng.Submit(t.Context(), "s", cairn.Deny(call.CallRef, "")); err != nil {
 				t.Fatal(err)
 			}
@@ -458,12 +460,12 @@ func TestPostsDoNotRestartStoppedTurns(t *testing.T) {
 		}},
 		"a session that was rewound": {"look", func(w *world, m *aisdk.Message) {
 			list := want[pageBody[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/s/checkpoints", nil)
-			want[cairn.Session](w, 200, "a", "POST", "/sessions/s/rewind", rewindIn{CheckpointID: list.Items[0].ID})
+			want[cairn.Session](w, 200, "a", "POST", "/sessions/s/rewind", rewindIn{Rewind: wire.Rewind{CheckpointID: list.Items[0].ID}})
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := chatWorld(t)
-			want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: test.said}})
+			want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: test.said}}})
 			w.settled("s")
 			m := shown(w, "s").Messages[1]
 			test.stop(w, &m)

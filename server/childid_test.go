@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -25,9 +26,9 @@ func newFamily(t *testing.T) (w *world, child string, call cairn.PendingCall) {
 			}
 			return scripted.Text("of the root")
 		})})
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "for the root"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "for the root"}}})
 	w.settled("s")
-	calls := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
+	calls := want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
 	if len(calls) != 1 {
 		t.Fatalf("open calls %+v", calls)
 	}
@@ -49,7 +50,7 @@ func aboutChildren(child string, call cairn.PendingCall, checkpoint string) map[
 	stop := map[string]any{"reason": "enough"}
 	own := `"id":"` + child + `"`
 	return map[string]aboutChild{
-		"POST /start":                                        {status: 400, has: `"field":"session_id"`, body: map[string]any{"input": inputBody{Text: "hi"}}},
+		"POST /start":                                        {status: 400, has: `"field":"session_id"`, body: map[string]any{"input": client.UserMessage{Text: "hi"}}},
 		"POST /resume":                                       {status: 400, has: `"field":"session_id"`, body: map[string]any{"checkpoint_id": checkpoint}},
 		"POST /retry":                                        {status: 400, has: `"field":"session_id"`, body: map[string]any{}},
 		"GET /status":                                        {status: 200, has: own},
@@ -68,18 +69,44 @@ func aboutChildren(child string, call cairn.PendingCall, checkpoint string) map[
 		"PATCH /sessions/{id}":                               {status: 200, has: own, body: map[string]any{"title": "of the child"}},
 		"DELETE /sessions/{id}":                              {status: 400, has: `"field":"session_id"`},
 		"POST /sessions/{id}/restore":                        {status: 400, has: `"field":"session"`},
+		"POST /sessions/{id}/advance":                        {status: 400, has: `"field":"session_id"`},
 		"GET /sessions/{id}/usage":                           {status: 200, has: `"session":{`},
 		"GET /sessions/{id}/snapshot":                        {status: 200, has: own},
 		"PUT /sessions/{id}/state":                           {status: 200, has: own, body: map[string]any{"state": map[string]any{"n": 1}}, token: "x"},
 		"GET /sessions/{id}/messages":                        {status: 200, has: "pay the helper's bill"},
+		"GET /sessions/{id}/turns":                           {status: 200, has: `"index":0`},
 		"GET /sessions/{id}/runs":                            {status: 200, has: `"session_id":"` + child + `"`},
 		"GET /sessions/{id}/queue":                           {status: 200, has: `"items":[]`},
 		"POST /sessions/{id}/branch":                         {status: 201, has: `"agent":"helper"`, body: map[string]any{}},
+		"POST /sessions/{id}/fork":                           {status: 201, has: `"agent":"helper"`, body: map[string]any{"messages": 1}},
+		"POST /sessions/{id}/clear-taint":                    {status: 204, body: map[string]any{"notes": "harmless"}, token: "x"},
 		"POST /sessions/{id}/rewind":                         {status: 200, has: own, body: map[string]any{"checkpoint_id": checkpoint}},
 		"GET /inbox/{root}/{call}":                           {status: 200, has: call.ID},
 		"POST /inbox/{root}/{call}/claim":                    {status: 200, has: call.ID, body: map[string]any{}},
+		"POST /sessions/{id}/scores":                         {status: 200, has: `"session_id":"` + child + `"`, body: map[string]any{"value": 1}},
+		"GET /sessions/{id}/scores":                          {status: 200, has: `"items":[`},
+		"GET /usage":                                         {status: 200, has: `"items":[{`},
+		"GET /effects":                                       {status: 200, has: `"items":[]`},
+		"POST /effects/{root}/{call}/settle":                 {status: 400, has: "is not an effect", body: map[string]any{}},
+		"GET /memory/entries":                                {status: 200, has: `"items":[]`},
+		"POST /memory/entries":                               {status: 201, has: "a tree", body: map[string]any{"text": "a tree"}},
+		"DELETE /memory/entries":                             {status: 204},
+		"GET /memory/entries/{entry}":                        {status: 404, has: "memory"},
+		"DELETE /memory/entries/{entry}":                     {status: 200, has: `"removed":0`},
+		"POST /memory/entries/{entry}/correct":               {status: 404, has: "memory", body: map[string]any{"text": "a bush"}},
+		"POST /memory/entries/{entry}/redact":                {status: 404, has: "memory", body: map[string]any{}},
+		"POST /memory/entries/{entry}/promote":               {status: 404, has: "memory", body: map[string]any{}, token: "x"},
+		"GET /memory/search":                                 {status: 400, has: `"field":"text"`},
+		"GET /memory/entities":                               {status: 200, has: "Ann"},
+		"GET /memory/sources":                                {status: 200, has: "application"},
 		"GET /sessions/{id}/checkpoints":                     {status: 200, has: `"session_id":"` + child + `"`},
 		"GET /sessions/{id}/checkpoints/{checkpoint}":        {status: 200, has: `"session_id":"` + child + `"`},
+		"GET /sessions/{id}/artifacts":                       {status: 200, has: `"items":[]`},
+		"GET /sessions/{id}/workspace":                       {status: 200, has: `"path":"note.txt"`},
+		"GET /sessions/{id}/workspace/file":                  {status: 404, has: `"field":"path"`},
+		"GET /sessions/{id}/workspace/snapshots":             {status: 200, has: `"items":[]`},
+		"POST /sessions/{id}/workspace/restore":              {status: 409, has: `"code":"waiting"`, body: map[string]any{"snapshot": "x"}},
+		"GET /sessions/{id}/export":                          {status: 200, has: own},
 		"GET /sessions/{id}/decisions":                       {status: 200, has: `"items":[]`},
 		"GET /sessions/{id}/stream":                          {status: 200, has: `"ended":true`},
 		"POST /sessions/{id}/events":                         {status: 204, body: map[string]any{"name": "x"}, token: "x"},
@@ -94,7 +121,8 @@ func aboutChildren(child string, call cairn.PendingCall, checkpoint string) map[
 
 // Each route shows and changes the session that it is given, also if that is a sub-agent's, or refuses it.
 func TestRoutesSpeakOfTheSessionTheyAreGiven(t *testing.T) {
-	elsewhere := map[string]bool{"GET /sse": true, "GET /inbox": true, "GET /sessions": true, "POST /sessions": true, "GET /agents": true} // see the tests below
+	elsewhere := map[string]bool{"GET /sse": true, "GET /inbox": true, "GET /sessions": true, "POST /sessions": true, "GET /agents": true, "GET /usage": true, "GET /budgets": true,
+		"GET /session-counts": true, "POST /console/session": true, "GET /console/session": true, "DELETE /console/session": true, "GET /operations": true} // see the tests below
 	for _, rt := range routes() {
 		route := rt.Method + " " + rt.Path
 		if rt.anonymous || elsewhere[route] {

@@ -3,30 +3,18 @@ package server
 import (
 	"cmp"
 	"errors"
-	"time"
+	"regexp"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// contextBody describes a session to be created.
-type contextBody struct {
-	// Tags are words by which sessions are found.
-	Tags []string `json:"tags,omitempty"`
-	// Metadata is a JSON object of the client's, of at most 16 KiB.
-	Metadata cairn.Metadata `json:"metadata,omitempty"`
-	// ExpiresAt is when the session expires; without it the lifetime set by the agent applies.
-	ExpiresAt time.Time `json:"expires_at,omitzero"`
-	// TraceParent is the W3C trace context that the session's spans belong to.
-	TraceParent string `json:"trace_parent,omitempty"`
-	// Depth is for a caller that is itself an agent's session: the depth of that session, which the new one stands for.
-	// It counts against the engine's limit, see [engine.WithDepth].
-	Depth int `json:"depth,omitempty" schema:"min=0,max=1000"`
-}
-
-func (x *contextBody) options(user string) []engine.RunOption {
+// sessionOptions returns the options with which a user's turn creates a session.
+func sessionOptions(x *client.Context, user string) []engine.RunOption {
 	opts := []engine.RunOption{engine.WithUser(user), engine.WithTags(x.Tags...), engine.WithMetadata(x.Metadata)}
 	if !x.ExpiresAt.IsZero() {
 		opts = append(opts, engine.WithExpiry(x.ExpiresAt))
@@ -44,7 +32,7 @@ func (x *contextBody) options(user string) []engine.RunOption {
 type goal struct {
 	// id and agent are those of the session if it is created, and x describes it.
 	id, agent string
-	x         *contextBody
+	x         *client.Context
 	// existing says that there must be a session.
 	existing bool
 	// open returns the session, with the errors of [request.openThread]. Again is set if a session of the id was in the
@@ -73,7 +61,7 @@ func (c *request) forMessage(to *goal, begin func(*place) (*engine.Run, error)) 
 			case ExpiredRestore:
 				at.row, err = c.h.eng.Restore(c.ctx, row.ID)
 			case ExpiredNew:
-				at, err = c.plan(ids.Derive("session", row.ThreadID, row.ID, row.Incarnation), cmp.Or(to.agent, row.Agent), nil, row)
+				at, err = c.plan(ids.InTenantOf(row.ID, ids.Derive("session", row.ThreadID, row.ID, row.Incarnation)), cmp.Or(to.agent, row.Agent), nil, row)
 			}
 		case errors.Is(err, cairn.ErrNotFound) && row == nil && !to.existing: // a row is of another user
 			at, err = c.plan(to.id, to.agent, to.x, nil)
@@ -94,23 +82,33 @@ func (c *request) forMessage(to *goal, begin func(*place) (*engine.Run, error)) 
 
 // plan returns the session that a turn creates: as the principal's own, described by x, or as the next one of the
 // thread of after.
-func (c *request) plan(id, agent string, x *contextBody, after *cairn.Session) (*place, error) {
+func (c *request) plan(id, agent string, x *client.Context, after *cairn.Session) (*place, error) {
 	if agent = cmp.Or(agent, c.only()); agent == "" {
 		return nil, cairn.Invalid("agent", "is required for a new session")
 	}
 	user, thread := c.principal.User, id
+	if !c.confined() {
+		user = ids.InTenantOf(id, user)
+	}
 	if after != nil {
 		user, thread = after.UserID, after.ThreadID
-		x = &contextBody{Tags: after.Tags, Metadata: after.Metadata, Depth: after.Depth}
+		x = &client.Context{Tags: after.Tags, Metadata: after.Metadata, Depth: after.Depth}
 	}
-	planned := &cairn.Session{ID: id, RootID: id, ThreadID: thread, Agent: agent, UserID: user, Tags: x.Tags, Metadata: x.Metadata}
-	err := c.allow(Access{Principal: c.principal, Action: ActionRun, Session: planned}, id)
-	return &place{planned, append(x.options(user), engine.WithThread(thread))}, err
+	tenant, _ := ids.Split(id)
+	planned := &cairn.Session{ID: id, Tenant: tenant, RootID: id, ThreadID: thread, Agent: agent, UserID: user, Tags: x.Tags, Metadata: x.Metadata}
+	err := c.allow(Access{Action: ActionRun, Session: planned}, id)
+	return &place{planned, append(sessionOptions(x, user), engine.WithThread(thread))}, err
 }
+
+// traceParent matches a W3C traceparent; another one is ignored, as its specification says.
+var traceParent = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
 
 // execute begins a turn on a session, or creates the session with it. It returns another run if the session has the turn
 // already.
 func (c *request) execute(at *place, agent string, input cairn.Input, opts []engine.RunOption) (*engine.Run, error) {
+	if parent := c.r.Header.Get("Traceparent"); traceParent.MatchString(parent) {
+		opts = append([]engine.RunOption{engine.WithTraceParent(parent)}, opts...)
+	}
 	if at.create != nil {
 		opts = append(append(opts, at.create...), engine.OnlyNew())
 	}
@@ -126,11 +124,9 @@ func (c *request) only() string {
 }
 
 type createIn struct {
-	SessionID string `json:"session_id,omitempty"`
-	// Agent is the agent's name. It is optional if the engine has only one.
-	Agent string `json:"agent,omitempty"`
+	wire.Create
 	agentAliases
-	contextBody
+	client.Context
 }
 
 func createSession(c *request, in *createIn) (*cairn.Session, error) {
@@ -145,7 +141,7 @@ func createSession(c *request, in *createIn) (*cairn.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	at, err := c.plan(in.SessionID, agent, &in.contextBody, nil)
+	at, err := c.plan(in.SessionID, agent, &in.Context, nil)
 	if err != nil {
 		return nil, err
 	}

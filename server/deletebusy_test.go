@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
@@ -23,11 +24,11 @@ func TestBusySessionIsDeletedWithItsQueue(t *testing.T) {
 		t.Fatal(err)
 	}
 	w = w.servedBy(eng)
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "one"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "one"}}})
 	<-begun
-	more := startIn{SessionID: "s", Input: inputBody{Text: "more"}, Unready: Unready{OnBusy: "enqueue"}}
+	more := startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "more"}, Unready: client.Unready{OnBusy: "enqueue"}}}
 	for range 2 {
-		want[startedBody](w, 202, "a", "POST", "/start", more)
+		want[client.Started](w, 202, "a", "POST", "/start", more)
 	}
 	if p := want[problemBody](w, 409, "a", "POST", "/start", more); p.Code != "queue_full" || !p.Retryable {
 		t.Errorf("one too many: %+v", p)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
@@ -62,7 +63,7 @@ func drained(t *testing.T, atOnce bool) {
 	t.Cleanup(srv.Close)
 	t.Cleanup(h.Drain)
 
-	begun := want[startedBody](one, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "hi"}})
+	begun := want[client.Started](one, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "hi"}}})
 	var ids, types []string
 	// follow reads the run's events after the known ones, and reports whether the stream was cut.
 	follow := func(url string, opened func()) (cut bool) {

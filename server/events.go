@@ -9,37 +9,23 @@ import (
 	"slices"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/server/internal/sse"
-	"github.com/cairn-agents/cairn/server/internal/wire"
 )
 
-// streamExtentBody is the extent of a session's event stream.
-type streamExtentBody struct {
-	// First is the sequence of the first event that is left, Last that of the last event. First is Last+1 if no event is
-	// left.
-	First int64 `json:"first"`
-	Last  int64 `json:"last"`
-	// Cursor is the place of the last event: the events after it are new.
-	Cursor string `json:"cursor"`
-	// Ended reports whether no run is under way or about to begin.
-	Ended bool `json:"ended"`
-}
-
-func streamOf(c *request, in *idIn) (*streamExtentBody, error) {
+func streamOf(c *request, in *idIn) (*client.Stream, error) {
 	if _, err := c.open(in.ID, ActionRead); err != nil {
 		return nil, err
 	}
 	s, err := c.h.eng.Stream(c.ctx, in.ID)
-	return &streamExtentBody{First: s.First, Last: s.Last, Cursor: s.Cursor.String(), Ended: s.Ended}, err
+	return (*client.Stream)(&s), err
 }
 
 type emitIn struct {
 	ID string `path:"id" json:"-"`
-	// Name is the name of the event. It follows the rules of ids.
-	Name string `json:"name"`
-	// Data is any JSON.
-	Data json.RawMessage `json:"data,omitempty"`
+	wire.Emit
 }
 
 // emit publishes a custom event. Readers take it for one of a tool, so only administrators may.
@@ -100,7 +86,7 @@ func events(c *request, in *eventsIn) error {
 	}
 	log, leave := c.h.frames.Join(row.Log())
 	defer leave()
-	whole := c.wholeErrors()
+	public, whole := []any{shownEvent{bare: c.tenant() != ""}}, []any{shownEvent{whole: true, bare: c.tenant() != ""}}
 	return c.stream(func(ctx context.Context) iter.Seq2[[]byte, error] {
 		return func(yield func([]byte, error) bool) {
 			var ev cairn.Event // one for all: it is large, and would be allocated for each
@@ -113,9 +99,9 @@ func events(c *request, in *eventsIn) error {
 				if len(in.Types) > 0 && !slices.Contains(in.Types, string(ev.Type)) {
 					continue
 				}
-				as := publicEvent
-				if whole && ev.Error != nil {
-					as = wholeEvent
+				as := public
+				if (ev.Error != nil || ev.Type == cairn.EventRunEnd && ev.Name != "") && c.wholeErrors() {
+					as = whole
 				}
 				if !yield(log.Frame(&ev, as, frame)) {
 					return
@@ -150,16 +136,21 @@ func behind(list iter.Seq2[cairn.Event, error], after cairn.Cursor) iter.Seq2[ca
 	}
 }
 
-// shownEvent is how much of an event a client is shown: what end users may read, or with its whole error.
-type shownEvent bool
-
-var publicEvent, wholeEvent = []any{shownEvent(false)}, []any{shownEvent(true)}
+// shownEvent is how a client is shown an event: what end users may read, or with its whole error and the name of who
+// stopped a run, and with names of its tenant instead of ids.
+type shownEvent struct{ whole, bare bool }
 
 // frame encodes an event as a client is shown it.
 func frame(ev *cairn.Event, shown []any) ([]byte, error) {
-	public := ev.Public()
-	if shown[0] == wholeEvent[0] {
+	public, as := ev.Public(), shown[0].(shownEvent)
+	if as.whole {
 		public.Error = ev.Error
+		if ev.Type == cairn.EventRunEnd {
+			public.Name = ev.Name
+		}
+	}
+	if as.bare {
+		bareEvent(&public)
 	}
 	public.Status = wire.RunStatus(ev.Status, ev.Reason)
 	data, err := json.Marshal(&public)

@@ -12,7 +12,9 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/internal/testclock"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server/aisdk"
 )
@@ -53,7 +55,7 @@ func (w *world) all(token, path, last string) (string, int) {
 func TestStreamResumesAnywhere(t *testing.T) {
 	w := newWorld(t, nil)
 	for i := range 3 {
-		want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: fmt.Sprint("turn ", i)}})
+		want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: fmt.Sprint("turn ", i)}}})
 		w.settled("s")
 	}
 	runs := want[pageBody[cairn.Run]](w, 200, "a", "GET", "/sessions/s/runs", nil)
@@ -83,7 +85,7 @@ func TestStreamResumesAnywhere(t *testing.T) {
 // server is drained.
 func TestSessionStream(t *testing.T) {
 	w := newWorld(t, &Options{KeepAlive: 20 * time.Millisecond})
-	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{Create: wire.Create{SessionID: "s", Agent: "bot"}})
 	res, lines := w.stream("a", "/sse?session_id=s", "")
 	if h := res.Header; h.Get("Content-Type") != "text/event-stream" || h.Get("X-Accel-Buffering") != "no" || !strings.Contains(h.Get("Cache-Control"), "no-transform") {
 		t.Errorf("the headers are %v", h)
@@ -125,7 +127,7 @@ func TestSessionStream(t *testing.T) {
 // A session that is deleted ends its open streams. Afterwards there is nothing to resume.
 func TestStreamOfDeleted(t *testing.T) {
 	w := newWorld(t, nil)
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "hi"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "hi"}}})
 	w.settled("s")
 	_, lines := w.stream("a", "/sse?session_id=s", "")
 	for lines.Scan() && lines.Text() != "event: run_end" {
@@ -145,7 +147,7 @@ func TestStreamOfDeleted(t *testing.T) {
 
 func TestStreamsPerUser(t *testing.T) {
 	w := newWorld(t, &Options{StreamsPerUser: 2})
-	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{Create: wire.Create{SessionID: "s", Agent: "bot"}})
 	var open []*http.Response
 	for range 2 {
 		res, _ := w.stream("a", "/sse?session_id=s", "")
@@ -170,7 +172,7 @@ func TestStreamsPerUser(t *testing.T) {
 // A server that is being stopped begins nothing.
 func TestNoTurnWhileDraining(t *testing.T) {
 	w := newWorld(t, nil)
-	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{Create: wire.Create{SessionID: "s", Agent: "bot"}})
 	w.h.Drain()
 	said := chatIn{ID: "s", Messages: []aisdk.Message{{Role: "user", Parts: []aisdk.Part{{Type: "text", Text: "hi"}}}}}
 	want[problemBody](w, 503, "a", "POST", "/chat", said)
@@ -194,7 +196,7 @@ func TestErrorsOfRunsStayPrivate(t *testing.T) {
 		}
 		return scripted.Fail(failed())
 	})})
-	run := want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "go"}})
+	run := want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "go"}}})
 	events, _ := w.all("a", "/sse?session_id=s&run_id="+run.RunID, "")
 	log, err := w.eng.History(t.Context(), "s", cairn.Cursor{}, 0)
 	if err != nil {

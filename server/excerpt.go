@@ -41,7 +41,7 @@ func (c *request) openExcerpt(id string) (*excerpt, error) {
 	}
 	x := &excerpt{row: row}
 	for i := range calls {
-		switch err := c.allow(Access{Principal: c.principal, Action: ActionContext, Session: root, Call: &calls[i]}, id); {
+		switch err := c.allow(Access{Action: ActionContext, Session: root, Call: &calls[i]}, id); {
 		case errors.Is(err, cairn.ErrNotFound):
 			continue
 		case err != nil:

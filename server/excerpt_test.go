@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
@@ -57,10 +58,10 @@ func clerkWorld(t *testing.T, reviewers ...string) *world {
 func (w *world) ask(turns ...string) []cairn.PendingCall {
 	w.t.Helper()
 	for _, text := range turns {
-		want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: text}})
+		want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: text}}})
 		w.settled("s")
 	}
-	return want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
+	return want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
 }
 
 // A reviewer reads the session of an open call, and those that wait for it, up to the message with the call, and no
@@ -88,7 +89,7 @@ func TestReviewerReadsUpToCall(t *testing.T) {
 					t.Errorf("the session is %+v", got)
 				}
 			}
-			if st := want[statusBody](w, 200, "r", "GET", "/status?session_id=s", nil); len(st.Calls) != 1 || st.Calls[0].ID != call.ID {
+			if st := want[client.Status](w, 200, "r", "GET", "/status?session_id=s", nil); len(st.Calls) != 1 || st.Calls[0].ID != call.ID {
 				t.Errorf("the status is %+v", st)
 			}
 			if _, chat := w.do("r", "GET", "/chat/s", nil); !strings.Contains(string(chat), "hello") || strings.Contains(string(chat), "what the tool found") {
@@ -175,7 +176,7 @@ func TestOperatorSeesWholeErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = run.Wait(t.Context()) // it fails
-	if e := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Error; e == nil || e.Code != cairn.ErrModelRequest {
+	if e := want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil).Error; e == nil || e.Code != cairn.ErrModelRequest {
 		t.Errorf("the status of the owner has the error %+v", e)
 	}
 	for path, reason := range map[string]string{

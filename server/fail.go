@@ -11,9 +11,9 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
-// problem returns what a client learns of an error. The text of an internal failure goes to the log, and to an
-// operator.
-func (h *Handler) problem(r *http.Request, err error, whole bool) problemBody {
+// problem returns what the client of a request learns of an error. The text of an internal failure goes to the log, and
+// to an operator.
+func (h *Handler) problem(r *http.Request, err error, c *request) problemBody {
 	var known *httpError
 	var p problemBody
 	if errors.As(err, &known) {
@@ -23,23 +23,23 @@ func (h *Handler) problem(r *http.Request, err error, whole bool) problemBody {
 		p = problemBody{Status: e.Code.HTTPStatus(), Code: string(e.Code), Detail: e.Message, Field: e.Field, Details: e.Details, Calls: e.Calls, Retryable: e.Retryable()}
 		switch e.Code.Category() {
 		case cairn.CategoryStorage, cairn.CategorySystem:
-			if !whole {
+			if !c.wholeErrors() {
 				p.Detail, p.Details = "internal server error", nil
 			}
 			h.opts.Logger.Error("request failed", "method", r.Method, "path", r.URL.Path, "code", e.Code, "error", err)
 		}
 	}
 	p.Title = http.StatusText(p.Status)
-	return p
+	return bare(c.tenant(), p)
 }
 
-// fail responds with an error: in full if whole is set.
-func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error, whole bool) {
+// fail responds with an error to the client of a request.
+func (h *Handler) fail(w http.ResponseWriter, r *http.Request, err error, c *request) {
 	// The deadline for reading a body ends the context too.
 	if r.Context().Err() != nil && httpStatus(err) != http.StatusRequestTimeout { // the client is gone
 		return
 	}
-	p := h.problem(r, err, whole)
+	p := h.problem(r, err, c)
 	p.RequestID = w.Header().Get(requestIDHeader)
 	switch p.Status {
 	case http.StatusUnauthorized:

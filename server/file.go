@@ -2,6 +2,8 @@ package server
 
 import (
 	"bytes"
+	"errors"
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
@@ -11,6 +13,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/server/aisdk"
 )
 
@@ -30,6 +34,8 @@ type fileIn struct {
 	// Expires, in seconds since 1970, and Signature belong to a signed address. It needs no other credentials.
 	Expires   string `query:"expires"`
 	Signature string `query:"signature"`
+	// Tenant belongs to the address of a file in a tenant's session.
+	Tenant string `query:"tenant"`
 }
 
 // filePath matches the path of a file.
@@ -41,6 +47,11 @@ var shownInPlace = map[string]bool{"image/png": true, "image/jpeg": true, "image
 
 // getFile responds with the bytes of a file.
 func getFile(c *request, in *fileIn) error {
+	if !c.confined() {
+		in.ID = ids.In(in.Tenant, in.ID)
+	} else if in.Tenant != "" && in.Tenant != c.principal.Tenant {
+		return noFile()
+	}
 	part, err := c.openExcerpt(in.ID)
 	if err != nil {
 		return err
@@ -48,14 +59,21 @@ func getFile(c *request, in *fileIn) error {
 	if in.Message >= part.upTo {
 		return noFile()
 	}
-	m, file, err := c.file(in.ID, in.Message, in.File)
+	file, err := c.content(in)
 	if err != nil {
 		return err
 	}
-	if in.MessageID != "" && m.ID != in.MessageID || len(file.Data) == 0 {
+	if in.MessageID != "" && file.messageID != in.MessageID || file.content == nil {
 		return noFile()
 	}
-	kind, params, err := mime.ParseMediaType(file.MediaType)
+	file.version = digest(file.messageID, strconv.Itoa(in.File))
+	file.immutable = in.MessageID != "" // messages do not change
+	return c.send(file)
+}
+
+// send responds with a file, or the range of it that was requested, so that no browser runs it as a page of the server.
+func (c *request) send(file *served) error {
+	kind, params, err := mime.ParseMediaType(file.mediaType)
 	full := mime.FormatMediaType(kind, params)
 	if err != nil || full == "" {
 		full = "application/octet-stream"
@@ -64,24 +82,72 @@ func getFile(c *request, in *fileIn) error {
 	if shownInPlace[kind] {
 		disposition = "inline"
 	}
-	if named := mime.FormatMediaType(disposition, map[string]string{"filename": file.Name}); file.Name != "" && named != "" {
+	if named := mime.FormatMediaType(disposition, map[string]string{"filename": file.name}); file.name != "" && named != "" {
 		disposition = named
 	}
 	h := c.w.Header()
 	h.Set("Content-Type", full)
 	h.Set("Content-Disposition", disposition)
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	h.Set("Etag", strconv.Quote(digest(m.ID, strconv.Itoa(in.File))))
+	h.Set("Etag", strconv.Quote(file.version))
 	h.Set("Cache-Control", "private, no-cache")
-	if in.MessageID != "" { // messages do not change
+	if file.immutable {
 		h.Set("Cache-Control", "private, max-age=86400, immutable")
 	}
+	if strings.Contains(c.r.Header.Get("Range"), ",") {
+		c.r.Header.Del("Range") // each of many small ranges could read another part of an artifact from the store
+	}
 	w := &fileWriter{boundedWriter: c.bounded()}
-	http.ServeContent(w, c.r, "", m.CreatedAt, bytes.NewReader(file.Data))
+	http.ServeContent(w, c.r, "", file.createdAt, file.content)
 	if w.beyond {
 		return &httpError{http.StatusRequestedRangeNotSatisfiable, "range_not_satisfiable", "range not satisfiable"}
 	}
 	return nil
+}
+
+// served is a file of a message, an artifact, or a file of a workspace.
+type served struct {
+	messageID, name, mediaType string
+	createdAt                  time.Time     // zero if it is not known
+	content                    io.ReadSeeker // nil for a file that is elsewhere
+	// version identifies the content. immutable reports whether the address always has this content.
+	version   string
+	immutable bool
+}
+
+// content returns what an address names: a file of a message that a chat shows, or an artifact of the results there.
+func (c *request) content(in *fileIn) (*served, error) {
+	m, file, err := c.file(in.ID, in.Message, in.File)
+	if err == nil {
+		out := &served{messageID: m.ID, name: file.Name, mediaType: file.MediaType, createdAt: m.CreatedAt}
+		if len(file.Data) > 0 {
+			out.content = bytes.NewReader(file.Data)
+		}
+		return out, nil
+	}
+	a, r, failed := c.h.eng.OpenArtifact(c.ctx, in.ID, in.Message, in.File)
+	switch {
+	case errors.Is(failed, cairn.ErrNotFound):
+		return nil, err
+	case failed != nil:
+		return nil, failed
+	}
+	return &served{messageID: a.MessageID, name: a.Name, mediaType: a.MediaType, createdAt: a.CreatedAt, content: r}, nil
+}
+
+// listArtifacts lists artifacts with their addresses.
+func listArtifacts(c *request, in *pageIn) (*pageBody[client.SessionArtifact], error) {
+	page, err := of(c, in, c.h.eng.Artifacts)
+	if err != nil {
+		return nil, err
+	}
+	address := c.addresses()
+	out := &pageBody[client.SessionArtifact]{Items: []client.SessionArtifact{}, Next: page.Next, HasMore: page.HasMore, Limit: page.Limit, Offset: page.Offset, Cursor: page.Cursor}
+	for _, a := range page.Items {
+		a.Blobs = nil
+		out.Items = append(out.Items, client.SessionArtifact{PublishedArtifact: a, URL: address(in.ID, a.Message, a.MessageID, a.File)})
+	}
+	return out, nil
 }
 
 // file returns a file of a message that a chat shows.
@@ -142,13 +208,18 @@ func (c *request) addresses() aisdk.Address {
 	const day = 24 * time.Hour // the address stays the same for a day, so browsers can cache the file
 	expires := strconv.FormatInt(time.Now().UTC().Truncate(day).Add(2*day).Unix(), 10)
 	return func(session string, index int, id string, n int) string {
+		session = c.full(session)
 		message, file := strconv.Itoa(index), strconv.Itoa(n)
 		q := url.Values{"message_id": {id}}
+		tenant, name := ids.Split(session)
+		if tenant != "" {
+			q.Set("tenant", tenant)
+		}
 		if key != nil {
 			q.Set("expires", expires)
 			q.Set("signature", signature(key, session, message, file, id, expires))
 		}
-		return base + "/sessions/" + url.PathEscape(session) + "/messages/" + message + "/files/" + file + "?" + q.Encode()
+		return base + "/sessions/" + url.PathEscape(name) + "/messages/" + message + "/files/" + file + "?" + q.Encode()
 	}
 }
 
@@ -174,6 +245,19 @@ func (c *request) base() string {
 	return scheme + "://" + c.r.Host + base
 }
 
+// sessionOf returns the id of the session in the address of a file. The error is ErrInvalid if it is of a tenant that the
+// client is not of.
+func (c *request) sessionOf(name, tenant string) (string, error) {
+	own := tenant
+	if c.confined() {
+		own = c.principal.Tenant
+	}
+	if tenant != own || strings.Contains(name, ids.Separator) {
+		return "", cairn.Invalid("messages", "the last one has a file of another session")
+	}
+	return ids.In(own, name), nil
+}
+
 // ownFiles replaces the addresses of files of a thread's sessions in a client's message by the files. Clients post such
 // addresses back when they edit an earlier message of their user.
 func (c *request) ownFiles(thread string, m *cairn.Message) error {
@@ -193,6 +277,9 @@ func (c *request) ownFiles(thread string, m *cairn.Message) error {
 		id, err := url.PathUnescape(at[1])
 		if err != nil {
 			return cairn.Invalid("messages", "the last one has an invalid file address")
+		}
+		if id, err = c.sessionOf(id, address.Query().Get("tenant")); err != nil {
+			return err
 		}
 		row, err := c.open(id, ActionRun)
 		if id != thread && (err != nil || row.ThreadID != thread) {

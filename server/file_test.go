@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -47,7 +49,7 @@ func fileWorld(t *testing.T, opts *Options) *world {
 		}
 		return scripted.Reply(steps...)
 	})})
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "draw"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "draw"}}})
 	w.settled("s")
 	return w
 }
@@ -141,6 +143,9 @@ func TestPartOfAFile(t *testing.T) {
 	if res, data := ask("Range", "bytes=1-2"); res.StatusCode != 206 || data != "re" {
 		t.Errorf("a range: status %d: %s", res.StatusCode, data)
 	}
+	if res, data := ask("Range", "bytes=0-0,2-2"); res.StatusCode != 200 || data != "tree" {
+		t.Errorf("several ranges: status %d: %s", res.StatusCode, data)
+	}
 	if res, data := ask("Range", "bytes=100-"); res.StatusCode != 416 || !strings.Contains(data, "range_not_satisfiable") {
 		t.Errorf("a range that is not there: status %d: %s", res.StatusCode, data)
 	}
@@ -182,7 +187,7 @@ func TestSignedAddress(t *testing.T) {
 		q.Set(name, value)
 		return address.Path + "?" + q.Encode()
 	}
-	want[cairn.Session](w, 201, "e", "POST", "/sessions", createIn{SessionID: "t", Agent: "bot"})
+	want[cairn.Session](w, 201, "e", "POST", "/sessions", createIn{Create: wire.Create{SessionID: "t", Agent: "bot"}})
 	past := strconv.FormatInt(time.Now().Unix()-1, 10)
 	id := address.Query().Get("message_id")
 	for name, path := range map[string]string{

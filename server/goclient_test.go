@@ -58,7 +58,7 @@ func (c *callee) say(t client.Turn) *cairn.Result {
 // The text of a run comes as the engine's does: a discarded reply is void, and the rest is the transcript's.
 func TestClientText(t *testing.T) {
 	c := newCallee(t, replies(nil))
-	run, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: "break"}})
+	run, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "break"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,13 +80,13 @@ func TestClientText(t *testing.T) {
 
 func TestClientWait(t *testing.T) {
 	c := newCallee(t, replies(nil))
-	if res := c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: "hi"}}); res.Status != cairn.RunCompleted || res.Text != "own: hi" || res.Turn != 1 {
+	if res := c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "hi"}}); res.Status != cairn.RunCompleted || res.Text != "own: hi" || res.Turn != 1 {
 		t.Errorf("got %+v", res)
 	}
-	if res := c.say(client.Turn{SessionID: "s", Input: client.Input{Text: "pay"}}); res.Status != cairn.RunSuspended || len(res.Suspended.Calls) != 1 {
+	if res := c.say(client.Turn{SessionID: "s", Input: client.UserMessage{Text: "pay"}}); res.Status != cairn.RunSuspended || len(res.Suspended.Calls) != 1 {
 		t.Errorf("got %+v", res)
 	}
-	run, err := c.client.Start(t.Context(), client.Turn{SessionID: "f", Agent: "bot", Input: client.Input{Text: "fail"}})
+	run, err := c.client.Start(t.Context(), client.Turn{SessionID: "f", Agent: "bot", Input: client.UserMessage{Text: "fail"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,10 +102,10 @@ func TestClientWait(t *testing.T) {
 
 func TestClientSelectsModels(t *testing.T) {
 	c := newCallee(t, replies(nil))
-	if res := c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: "hi"}, Model: "deep"}); res.Text != "deep: hi" {
+	if res := c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "hi"}, Model: "deep"}); res.Text != "deep: hi" {
 		t.Errorf("got %+v", res)
 	}
-	c.say(client.Turn{SessionID: "f", Agent: "bot", Input: client.Input{Text: "fail"}})
+	c.say(client.Turn{SessionID: "f", Agent: "bot", Input: client.UserMessage{Text: "fail"}})
 	run, err := c.client.Retry(t.Context(), "f", client.WithModel("deep"))
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestClientSelectsModels(t *testing.T) {
 func TestClientBranchesAndRewinds(t *testing.T) {
 	c := newCallee(t, replies(nil))
 	for _, text := range []string{"one", "two"} {
-		c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: text}})
+		c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: text}})
 	}
 	list, err := c.client.Checkpoints(t.Context(), "s", false, 0, "")
 	if err != nil || len(list.Items) < 2 {
@@ -147,13 +147,13 @@ func TestClientBranchesAndRewinds(t *testing.T) {
 func TestClientQueue(t *testing.T) {
 	gate := make(chan struct{})
 	c := newCallee(t, replies(gate))
-	running, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: "wait"}})
+	running, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "wait"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var queued []string
 	for _, text := range []string{"one", "two"} {
-		run, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Input: client.Input{Text: text}, OnBusy: "enqueue"})
+		run, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Input: client.UserMessage{Text: text}, Unready: client.Unready{OnBusy: "enqueue"}})
 		if err != nil || run.Turn != 0 {
 			t.Fatal(run, err)
 		}
@@ -208,11 +208,11 @@ func TestQueuedTurnBeginsBetweenTwoLooks(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
 	c := newCallee(t, replies(gate))
-	running, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: "wait"}})
+	running, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "wait"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	queued, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Input: client.Input{Text: "two"}, OnBusy: "enqueue"})
+	queued, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Input: client.UserMessage{Text: "two"}, Unready: client.Unready{OnBusy: "enqueue"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestQueuedTurnBeginsBetweenTwoLooks(t *testing.T) {
 
 func TestClientClaims(t *testing.T) {
 	c := newCallee(t, replies(nil))
-	id := c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: "pay"}}).Suspended.Calls[0].ID
+	id := c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "pay"}}).Suspended.Calls[0].ID
 	call, err := c.client.Claim(t.Context(), "s", id, "", 90*time.Second)
 	if err != nil || call.ClaimedBy != c.user || time.Until(call.ClaimedUntil) > 2*time.Minute {
 		t.Errorf("got %+v, %v", call, err)
@@ -250,15 +250,15 @@ func TestClientClaims(t *testing.T) {
 // A file of a user's message goes to the model as its bytes, and can be read back.
 func TestClientSendsFiles(t *testing.T) {
 	c := newCallee(t, replies(nil))
-	file, err := client.NewFile(&cairn.File{Name: "a.png", MediaType: "image/png", Data: []byte("a tree")})
+	file, err := client.NewAttachment(&cairn.File{Name: "a.png", MediaType: "image/png", Data: []byte("a tree")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: "look", Files: []client.File{file}}})
+	c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "look", Files: []client.Attachment{file}}})
 	if got, err := c.client.File(t.Context(), "s", 0, "", 0); err != nil || string(got.Data) != "a tree" || got.Name != "a.png" || got.MediaType != "image/png" {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	if _, err := client.NewFile(&cairn.File{Name: "a.png"}); !errors.Is(err, cairn.ErrInvalid) {
+	if _, err := client.NewAttachment(&cairn.File{Name: "a.png"}); !errors.Is(err, cairn.ErrInvalid) {
 		t.Errorf("a file of nothing: %v", err)
 	}
 }
@@ -275,11 +275,11 @@ func TestRunsPerUser(t *testing.T) {
 	var last *client.Started
 	for _, id := range []string{"a", "b"} {
 		var err error
-		if last, err = c.client.Start(t.Context(), client.Turn{SessionID: id, Agent: "bot", Input: client.Input{Text: "wait"}}); err != nil {
+		if last, err = c.client.Start(t.Context(), client.Turn{SessionID: id, Agent: "bot", Input: client.UserMessage{Text: "wait"}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	third := client.Turn{SessionID: "c", Agent: "bot", Input: client.Input{Text: "hi"}}
+	third := client.Turn{SessionID: "c", Agent: "bot", Input: client.UserMessage{Text: "hi"}}
 	_, err := c.client.Start(t.Context(), third)
 	var refused *cairn.Error
 	if !errors.As(err, &refused) || refused.Code != cairn.ErrRateLimited || !strings.Contains(err.Error(), "2 turns under way") || refused.RetryAfter != cairn.Duration(time.Second) {
@@ -291,7 +291,7 @@ func TestRunsPerUser(t *testing.T) {
 	if _, err := c.client.Retry(t.Context(), "other"); !errors.As(err, &refused) || refused.Code != cairn.ErrRateLimited {
 		t.Errorf("a retry: %v", err)
 	}
-	if run, err := c.client.Start(t.Context(), client.Turn{SessionID: "a", Input: client.Input{Text: "hi"}, OnBusy: "enqueue"}); err != nil || run.Turn != 0 {
+	if run, err := c.client.Start(t.Context(), client.Turn{SessionID: "a", Input: client.UserMessage{Text: "hi"}, Unready: client.Unready{OnBusy: "enqueue"}}); err != nil || run.Turn != 0 {
 		t.Errorf("a queued turn: %+v, %v", run, err)
 	}
 	close(gate)
@@ -307,9 +307,9 @@ func TestRunsPerUser(t *testing.T) {
 func TestClientReplacesATurn(t *testing.T) {
 	c := newCallee(t, replies(nil))
 	at := func(n int) *int { return &n }
-	c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.Input{Text: "one"}})
-	c.say(client.Turn{SessionID: "s", Input: client.Input{Text: "two"}})
-	if res := c.say(client.Turn{SessionID: "s", Input: client.Input{Text: "other"}, FromMessage: at(2), KeepReplaced: true}); res.Text != "own: other" {
+	c.say(client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "one"}})
+	c.say(client.Turn{SessionID: "s", Input: client.UserMessage{Text: "two"}})
+	if res := c.say(client.Turn{SessionID: "s", Input: client.UserMessage{Text: "other"}, FromMessage: at(2), KeepReplaced: true}); res.Text != "own: other" {
 		t.Errorf("it answers %q", res.Text)
 	}
 	texts := func(id string) (all string) {
@@ -329,7 +329,7 @@ func TestClientReplacesATurn(t *testing.T) {
 	if now, old := texts("s"), texts(page.Items[0].ID); now != "one; own: one; other; own: other; " || old != "one; own: one; two; own: two; " {
 		t.Errorf("the session has %q, the copy %q", now, old)
 	}
-	if c.say(client.Turn{SessionID: "s", Input: client.Input{Text: "first"}, FromMessage: at(0)}); texts("s") != "first; own: first; " {
+	if c.say(client.Turn{SessionID: "s", Input: client.UserMessage{Text: "first"}, FromMessage: at(0)}); texts("s") != "first; own: first; " {
 		t.Errorf("the session has %q", texts("s"))
 	}
 	for name, test := range map[string]struct {

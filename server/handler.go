@@ -25,6 +25,10 @@ type Options struct {
 	// Threads returns how the sessions of a chat with an agent follow each other; nil means the zero value, which keeps
 	// one session until it expires.
 	Threads func(agent string) Threads
+	// SignIn lets browsers exchange their credentials for a cookie; nil means that no cookie is accepted.
+	SignIn *SignIn
+	// Advance has the server drive runs step by step on request; nil means that it does not.
+	Advance *Advance
 	// Policy decides who may do what; nil means [OwnSessions].
 	Policy Policy
 	// Logger gets the failures whose reason is not disclosed to clients; nil is silent.
@@ -89,8 +93,10 @@ type Handler struct {
 	origins map[string]bool
 	methods string // those of the routes, for preflight requests
 	users   *users
-	openAPI json.RawMessage
-	fileKey atomic.Pointer[[]byte] // see signingKey
+	// failures counts failed sign-ins by address.
+	failures *users
+	openAPI  json.RawMessage
+	fileKey  atomic.Pointer[[]byte] // see signingKey
 
 	frames  shared.Logs
 	large   chan struct{}   // a place for each large body at work

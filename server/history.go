@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/server/aisdk"
 	"github.com/cairn-agents/cairn/store"
@@ -135,8 +135,8 @@ func (c *request) history(row *cairn.Session, part *excerpt, v aisdk.Version, li
 			return nil, err
 		}
 	}
-	address := c.addresses()
-	out.Messages = aisdk.Messages(v, row, list, after, calls, decided, runs.list, func(session string, index int, id string, n int) string {
+	address, tenant := c.addresses(), c.tenant()
+	out.Messages = aisdk.Messages(v, row, bare(tenant, list), after, bare(tenant, calls), bare(tenant, decided), bare(tenant, runs.list), func(session string, index int, id string, n int) string {
 		return address(session, from+index, id, n)
 	})
 	return out, nil
@@ -282,17 +282,6 @@ func (c *request) standing(row *cairn.Session, run *engine.Run) (bool, error) {
 	return err == nil && len(list) > 0 && list[0].RunID == record.ID, err
 }
 
-// chatBranchBody is an earlier version of a chat, which an edited or regenerated message has replaced.
-type chatBranchBody struct {
-	// ID is the id of the session that keeps it. GET /chat/{id} shows it, POST /sessions/{id}/branch continues it in a new
-	// session.
-	ID string `json:"id"`
-	// MessageID is the id of the message that was edited, or answered again. The messages before it are common to both.
-	MessageID string `json:"message_id"`
-	// CreatedAt is when it was replaced.
-	CreatedAt time.Time `json:"created_at"`
-}
-
 type branchesIn struct {
 	ID string `path:"id"`
 	// Limit and Cursor are as for other lists.
@@ -301,7 +290,7 @@ type branchesIn struct {
 }
 
 // listBranches lists the earlier versions of a chat, newest first.
-func listBranches(c *request, in *branchesIn) (*pageBody[chatBranchBody], error) {
+func listBranches(c *request, in *branchesIn) (*pageBody[client.ChatBranch], error) {
 	p := paging{limit: in.Limit, cursor: in.Cursor}
 	if err := p.check(); err != nil {
 		return nil, err
@@ -310,14 +299,14 @@ func listBranches(c *request, in *branchesIn) (*pageBody[chatBranchBody], error)
 	if err != nil {
 		return nil, err
 	}
-	page, err := c.h.eng.Sessions(c.ctx, store.SessionQuery{ParentID: row.ID, Limit: p.limit, Cursor: p.cursor})
+	page, err := c.listed(c.ctx, store.SessionQuery{ParentID: row.ID, Limit: p.limit, Cursor: p.cursor})
 	if err != nil {
 		return nil, err
 	}
-	var items []chatBranchBody
+	var items []client.ChatBranch
 	for _, s := range page.Items {
 		if s.Kind == cairn.ChildReplaced {
-			items = append(items, chatBranchBody{ID: s.ID, MessageID: s.Name, CreatedAt: s.CreatedAt})
+			items = append(items, client.ChatBranch{ID: s.ID, MessageID: s.Name, CreatedAt: s.CreatedAt})
 		}
 	}
 	out := pageAt(p, items, page.Next)

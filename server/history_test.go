@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server/aisdk"
 )
@@ -39,10 +40,10 @@ func TestChatPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.post(200, "a", "s", nil, text("user", "m5", "pay"))
-	call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+	call := want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
 	want[cairn.Receipt](w, 200, "a", "POST", "/chat/s/submit-tool-result",
 		map[string]any{"type": "approval-response", "call_id": call.ID, "approval_id": call.ApprovalID, "approved": true})
-	want[startedBody](w, 202, "a", "POST", "/resume?session_id=s", nil)
+	want[client.Started](w, 202, "a", "POST", "/resume?session_id=s", nil)
 	w.settled("s")
 	all := want[chatBody](w, 200, "a", "GET", "/chat/s", nil)
 	if len(all.Messages) != 12 || all.Next != "" {
@@ -87,7 +88,7 @@ func TestChatPageIsLarge(t *testing.T) {
 	for _, id := range []string{"m11", "m10"} {
 		w.post(200, "a", "s", map[string]any{"messageId": id}, text("user", id, "ho"))
 	}
-	page := want[pageBody[chatBranchBody]](w, 200, "a", "GET", "/chat/s/branches?limit=1", nil)
+	page := want[pageBody[client.ChatBranch]](w, 200, "a", "GET", "/chat/s/branches?limit=1", nil)
 	if len(page.Items) != 1 || page.Next == "" || !page.HasMore || page.Limit != 1 {
 		t.Errorf("%+v", page)
 	}
@@ -105,7 +106,7 @@ func TestEditKeepsABranch(t *testing.T) {
 	w.post(200, "a", "s", map[string]any{"trigger": "regenerate-message"}, text("user", "one", "not what was said"))
 	wantChat(t, "after both", w.chat("a", "s"), "user: hi", "assistant: You said: hi")
 
-	list := want[pageBody[chatBranchBody]](w, 200, "a", "GET", "/chat/s/branches", nil).Items
+	list := want[pageBody[client.ChatBranch]](w, 200, "a", "GET", "/chat/s/branches", nil).Items
 	if len(list) != 2 || list[0].MessageID != "one" || list[1].MessageID != "two" || list[0].CreatedAt.Before(list[1].CreatedAt) {
 		t.Fatalf("the branches are %+v", list)
 	}
@@ -117,7 +118,7 @@ func TestEditKeepsABranch(t *testing.T) {
 	if len(shown) != len(first) || shown[3].ID != first[3].ID || shown[3].Parts[1].State != "output-error" {
 		t.Errorf("the chat before the first edit is\n%s, was\n%s", asJSON(t, shown), asJSON(t, first))
 	}
-	if page := want[pageBody[chatBranchBody]](w, 200, "a", "GET", "/chat/s/branches?limit=1", nil); len(page.Items) != 1 || page.Next == "" {
+	if page := want[pageBody[client.ChatBranch]](w, 200, "a", "GET", "/chat/s/branches?limit=1", nil); len(page.Items) != 1 || page.Next == "" {
 		t.Errorf("a page of branches: %+v", page)
 	}
 	if ids := w.sessionIDs("a", ""); !slices.Equal(ids, []string{"s"}) {
@@ -150,7 +151,7 @@ func TestRegenerateWithoutAnAnswer(t *testing.T) {
 	seen := want[chatBody](w, 200, "a", "GET", "/chat/s", nil).Messages
 	w.post(200, "a", "s", again, append(seen, text("user", "two", "ho"))...)
 	wantChat(t, "in the end", w.chat("a", "s"), "user: hi", "assistant: hello", "user: ho", "assistant: hello")
-	if list := want[pageBody[chatBranchBody]](w, 200, "a", "GET", "/chat/s/branches", nil).Items; len(list) != 0 {
+	if list := want[pageBody[client.ChatBranch]](w, 200, "a", "GET", "/chat/s/branches", nil).Items; len(list) != 0 {
 		t.Errorf("the branches are %+v", list)
 	}
 }

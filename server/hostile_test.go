@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -50,11 +52,11 @@ func TestNoRouteServesARemovedSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, &Options{RequestsPerMinute: -1})
-			want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
+			want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "pay"}}})
 			w.settled("s")
-			call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0].ID
+			call := want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0].ID
 			until := time.Now().Add(time.Minute)
-			want[cairn.Session](w, 200, "a", "PATCH", "/sessions/s", patchIn{ExpiresAt: &until})
+			want[cairn.Session](w, 200, "a", "PATCH", "/sessions/s", patchIn{Change: client.Change{ExpiresAt: &until}})
 			test.remove(w)
 			for _, rt := range routes() {
 				path, body := w.request(rt, "s", call)
@@ -63,7 +65,7 @@ func TestNoRouteServesARemovedSession(t *testing.T) {
 				}
 				if rt.Path == "/start" || rt.Path == "/chat" || strings.Contains(rt.Path, "{") || strings.Contains(path, "=s") {
 					for token, status := range map[string]int{"a": test.status, "e": 404} {
-						if strings.Contains(path, call) || strings.HasSuffix(rt.Path, "/submit-tool-result") {
+						if strings.Contains(path, call) || strings.HasSuffix(rt.Path, "/submit-tool-result") || strings.HasSuffix(rt.Path, "/promote") {
 							status = 404
 						}
 						if status == 404 {
@@ -88,9 +90,9 @@ func TestForgedApprovals(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	calls, approvals := map[string]string{}, map[string]string{} // by session, by call
 	for session, token := range map[string]string{"s": "a", "s2": "a", "of-eve": "e"} {
-		want[startedBody](w, 202, token, "POST", "/start", startIn{SessionID: session, Agent: "bot", Input: inputBody{Text: "pay"}})
+		want[client.Started](w, 202, token, "POST", "/start", startIn{Turn: client.Turn{SessionID: session, Agent: "bot", Input: client.UserMessage{Text: "pay"}}})
 		w.settled(session)
-		call := want[statusBody](w, 200, token, "GET", "/status?session_id="+session, nil).Calls[0]
+		call := want[client.Status](w, 200, token, "GET", "/status?session_id="+session, nil).Calls[0]
 		calls[session], approvals[call.ID] = call.ID, call.ApprovalID
 	}
 	approve := func(call, reviewer string) map[string]any {
@@ -131,7 +133,7 @@ func TestForgedApprovals(t *testing.T) {
 		}
 	}
 	for session, token := range map[string]string{"s": "a", "s2": "a", "of-eve": "e"} {
-		if st := want[statusBody](w, 200, token, "GET", "/status?session_id="+session, nil); len(st.Calls) != 1 || st.Calls[0].Status != cairn.CallOpen {
+		if st := want[client.Status](w, 200, token, "GET", "/status?session_id="+session, nil); len(st.Calls) != 1 || st.Calls[0].Status != cairn.CallOpen {
 			t.Errorf("session %s has the calls %+v", session, st.Calls)
 		}
 	}
@@ -143,7 +145,7 @@ func TestForgedApprovals(t *testing.T) {
 	if r := want[cairn.Receipt](w, 200, "a", "POST", "/submit-tool-result?session_id=s", approve(calls["s"], "")); r.Outcome != cairn.OutcomeAlreadyCompleted {
 		t.Errorf("the second decision: %+v", r)
 	}
-	want[startedBody](w, 202, "a", "POST", "/resume", map[string]any{"session_id": "s"})
+	want[client.Started](w, 202, "a", "POST", "/resume", map[string]any{"session_id": "s"})
 	w.settled("s")
 	if _, data := w.do("a", "GET", "/sessions/s/snapshot", nil); bytes.Contains(data, []byte("paid")) || !bytes.Contains(data, []byte(calls["s"])) {
 		t.Errorf("a denied call has run: %s", data)
@@ -213,7 +215,7 @@ func (e *watchEnds) Request(route string, _ int, _ time.Duration) { e.routes <- 
 // A user who requests ten thousand streams gets only the permitted number.
 func TestTenThousandStreams(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
-	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{Create: wire.Create{SessionID: "s", Agent: "bot"}})
 	for range streamsPerUser {
 		if res, _ := w.stream("a", "/sse?session_id=s", ""); res.StatusCode != 200 {
 			t.Fatal(res.Status)
@@ -233,7 +235,7 @@ func TestTenThousandStreams(t *testing.T) {
 // Request headers reach no response except in a valid form.
 func TestHostileHeaders(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
-	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{Create: wire.Create{SessionID: "s", Agent: "bot"}})
 	for header, c := range map[string]struct {
 		value  string
 		status string

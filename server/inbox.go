@@ -9,6 +9,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/store"
 )
 
@@ -43,7 +44,7 @@ func inbox(c *request, in *inboxIn) (*pageBody[cairn.PendingCall], error) {
 	if q.Agent, err = in.agentQuery.name(); err != nil {
 		return nil, err
 	}
-	if kinds := values(cairn.CallClientTool, cairn.CallApproval, cairn.CallQuestion, cairn.CallConnect); in.Kind != "" && !slices.Contains(kinds, in.Kind) {
+	if kinds := values(cairn.CallClientTool, cairn.CallApproval, cairn.CallQuestion, cairn.CallConnect, cairn.CallEffect, cairn.CallBudget); in.Kind != "" && !slices.Contains(kinds, in.Kind) {
 		return nil, cairn.Invalid("kind", "unknown kind %q: must be one of %s", in.Kind, strings.Join(kinds, ", "))
 	}
 	known := enums[reflect.TypeFor[cairn.CallStatus]()]
@@ -72,16 +73,16 @@ func inbox(c *request, in *inboxIn) (*pageBody[cairn.PendingCall], error) {
 	}
 	items, next := []cairn.PendingCall(nil), ""
 	for range inboxPages {
-		page, err := c.h.eng.Inbox(c.ctx, q)
+		page, err := c.calls(q)
 		if err != nil {
 			return nil, err
 		}
 		for _, call := range page.Items {
 			// The rest of the row is not known here. The default policy does not need it.
-			root := &cairn.Session{ID: call.RootID, RootID: call.RootID, UserID: call.UserID}
-			ok, err := c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionReview, Session: root, Call: &call})
+			root := &cairn.Session{ID: call.RootID, Tenant: call.Tenant, RootID: call.RootID, UserID: call.UserID}
+			ok, err := c.permits(Access{Action: ActionReview, Session: root, Call: &call})
 			if !ok && err == nil && c.principal.Is(RoleOperator) {
-				ok, err = c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionRead, Session: root})
+				ok, err = c.permits(Access{Action: ActionRead, Session: root})
 			}
 			if err != nil {
 				return nil, err
@@ -125,18 +126,14 @@ type callIn struct {
 func getCall(c *request, in *callIn) (*cairn.PendingCall, error) {
 	row, call, err := c.openCall(in.Root, in.Call)
 	if call != nil && errors.Is(err, cairn.ErrNotFound) {
-		err = c.allow(Access{Principal: c.principal, Action: ActionRead, Session: row}, in.Root)
+		err = c.allow(Access{Action: ActionRead, Session: row}, in.Root)
 	}
 	return call, err
 }
 
 type claimIn struct {
-	Root string `path:"root" json:"-"`
-	Call string `path:"call" json:"-"`
-	// Seconds is how long the call is reserved, at most 86400 (24 hours); 0 means 15 minutes.
-	Seconds int `json:"seconds,omitempty" schema:"min=0,max=86400"`
-	// Reviewer is who claims the call, on a server without authentication.
-	Reviewer string `json:"reviewer,omitempty"`
+	callIn
+	wire.Claim
 }
 
 func claim(c *request, in *claimIn) (*cairn.PendingCall, error) {
@@ -157,9 +154,8 @@ func claim(c *request, in *claimIn) (*cairn.PendingCall, error) {
 }
 
 type releaseIn struct {
-	Root     string `path:"root" json:"-"`
-	Call     string `path:"call" json:"-"`
-	Reviewer string `json:"reviewer,omitempty"`
+	callIn
+	wire.Release
 }
 
 func release(c *request, in *releaseIn) (*cairn.PendingCall, error) {
@@ -185,11 +181,7 @@ func (c *request) override() []engine.ClaimOption {
 	return []engine.ClaimOption{engine.OverrideClaim()}
 }
 
-type submitIn struct {
-	// SessionID is the call's session, or one above it, such as the root of its tree.
-	SessionID string `json:"session_id,omitempty" query:"session_id"`
-	cairn.Submission
-}
+type submitIn struct{ wire.Submit }
 
 func (*submitIn) answering() bool { return true }
 

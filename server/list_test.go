@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/client"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -35,7 +36,7 @@ func TestListFilters(t *testing.T) {
 		"number": `{"seats":1,"order":{"lines":2,"express":true}}`, "text": `{"seats":"1","note":null}`, "plain": `{"plan":"pro"}`} {
 		want[cairn.Session](w, 201, "a", "POST", "/sessions", fmt.Sprintf(`{"session_id":%q,"agent":"bot","tags":["t","t-%s"],"metadata":%s}`, id, id, metadata))
 	}
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "paused", Input: inputBody{Text: "pay"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "paused", Input: client.UserMessage{Text: "pay"}}})
 	w.settled("paused")
 	_, err := driver.Create(t.Context(), w.st, &cairn.Session{ID: "child", Agent: "bot", UserID: "alice", ParentID: "plain", RootID: "plain"}, nil)
 	if err != nil {
@@ -81,7 +82,7 @@ func TestListFilters(t *testing.T) {
 func TestPageShape(t *testing.T) {
 	w := newWorld(t, nil)
 	for n := range 25 {
-		want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: fmt.Sprintf("s%02d", n)})
+		want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{Create: wire.Create{SessionID: fmt.Sprintf("s%02d", n)}})
 	}
 	page := want[pageBody[cairn.Session]](w, 200, "a", "GET", "/sessions", nil)
 	if len(page.Items) != 20 || page.Limit != 20 || !page.HasMore || page.Offset == nil || *page.Offset != 0 || page.Cursor != "" || page.Next == "" {
@@ -133,7 +134,7 @@ func TestNamesOfTheAgentField(t *testing.T) {
 	}
 }
 
-// A principal lists the agents of which it may create sessions.
+// A principal lists the agents of which it may create sessions, and an operator all.
 func TestAgentsAreListed(t *testing.T) {
 	w := newWorld(t, &Options{Policy: func(ctx context.Context, a Access) (bool, error) {
 		if a.Session.Agent == "secret" && !a.Principal.Is(RoleAdmin) {
@@ -146,12 +147,18 @@ func TestAgentsAreListed(t *testing.T) {
 		&cairn.Agent{Name: "secret", Model: scripted.New()}); err != nil {
 		t.Fatal(err)
 	}
-	list := want[pageBody[agentBody]](w, 200, "a", "GET", "/agents", nil)
-	if got := fmt.Sprint(list.Items); got != "[{bot   []} {other Does the rest. 2 [deep fast]}]" || *list.Total != 2 {
+	list := want[pageBody[client.Agent]](w, 200, "a", "GET", "/agents", nil)
+	if got := fmt.Sprint(list.Items); got != "[{bot   [] true user} {other Does the rest. 2 [deep fast] true }]" || *list.Total != 2 {
 		t.Errorf("a user lists %s of %d", got, *list.Total)
 	}
-	if list := want[pageBody[agentBody]](w, 200, "x", "GET", "/agents?limit=1&offset=2", nil); len(list.Items) != 1 || list.Items[0].Name != "secret" || list.HasMore || *list.Total != 3 {
+	if list := want[pageBody[client.Agent]](w, 200, "x", "GET", "/agents?limit=1&offset=2", nil); len(list.Items) != 1 || list.Items[0].Name != "secret" || list.HasMore || *list.Total != 3 {
 		t.Errorf("an administrator lists %+v", list)
+	}
+	if list := want[pageBody[client.Agent]](w, 200, "o", "GET", "/agents", nil); len(list.Items) != 3 || list.Items[0].Startable {
+		t.Errorf("an operator lists %+v", list)
+	}
+	if list := want[pageBody[client.Agent]](w, 200, "r", "GET", "/agents", nil); len(list.Items) != 0 {
+		t.Errorf("a reviewer lists %+v", list)
 	}
 }
 
@@ -159,14 +166,14 @@ func TestAgentsAreListed(t *testing.T) {
 // session and on its branches.
 func TestSessionWithDetails(t *testing.T) {
 	w := newWorld(t, nil)
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "pay"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "pay"}}})
 	w.settled("s")
-	call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+	call := want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
 	want[cairn.Receipt](w, 200, "r", "POST", "/submit-tool-result?session_id=s", map[string]any{"type": "approval-response",
 		"call_id": call.ID, "approval_id": call.ApprovalID, "approved": false, "reason": "too much"})
-	want[startedBody](w, 202, "a", "POST", "/resume?session_id=s", nil)
+	want[client.Started](w, 202, "a", "POST", "/resume?session_id=s", nil)
 	w.settled("s")
-	want[cairn.Session](w, 201, "a", "POST", "/sessions/s/branch", branchIn{SessionID: "b"})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions/s/branch", branchIn{Branching: client.Branching{SessionID: "b"}})
 	want[none](w, 204, "a", "DELETE", "/sessions/s", nil)
 	v := want[sessionViewBody](w, 200, "a", "GET", "/sessions/b?include=messages,decisions&include=checkpoints,cache", nil)
 	if v.ID != "b" || v.Messages == nil || len(v.Messages.Items) != 4 || v.Checkpoints == nil || v.Decisions == nil || len(v.Decisions.Items) != 1 {
@@ -188,7 +195,7 @@ func TestSessionWithDetails(t *testing.T) {
 
 	mark := want[cairn.Checkpoint](w, 201, "a", "POST", "/sessions/b/checkpoints", nil)
 	want[cairn.Session](w, 200, "x", "PUT", "/sessions/b/state", `{"state":{"n":1}}`)
-	at := want[checkpointViewBody](w, 200, "a", "GET", "/sessions/b/checkpoints/"+mark.ID, nil)
+	at := want[client.CheckpointView](w, 200, "a", "GET", "/sessions/b/checkpoints/"+mark.ID, nil)
 	if at.ID != mark.ID || at.MessageCount != 4 || string(at.State) != "{}" {
 		t.Errorf("the checkpoint is %+v with the state %s", at.Checkpoint, at.State)
 	}
@@ -200,13 +207,13 @@ func TestSessionWithDetails(t *testing.T) {
 func TestInboxByStatus(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, id := range []string{"open", "decided"} {
-		want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: id, Input: inputBody{Text: "pay"}})
+		want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: id, Input: client.UserMessage{Text: "pay"}}})
 		w.settled(id)
 	}
 	call := want[pageBody[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?session_id=decided", nil).Items[0]
 	want[cairn.Receipt](w, 200, "a", "POST", "/submit-tool-result?session_id=decided", map[string]any{"type": "approval-response",
 		"call_id": call.ID, "approval_id": call.ApprovalID, "approved": true})
-	want[startedBody](w, 202, "a", "POST", "/resume?session_id=decided", nil)
+	want[client.Started](w, 202, "a", "POST", "/resume?session_id=decided", nil)
 	w.settled("decided")
 	for query, want1 := range map[string]string{"": "open", "status=open": "open", "status=settled": "decided", "status=settled,open": "open decided",
 		"status=dropped&status=settled": "decided", "status=answered": "", "status=settled&agent=other": ""} {
@@ -228,9 +235,9 @@ func TestInboxByStatus(t *testing.T) {
 // The extent of a stream is one request, and an administrator can publish events of the application on it.
 func TestStreamOfASession(t *testing.T) {
 	w := newWorld(t, nil)
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "hi"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "hi"}}})
 	w.settled("s")
-	before := want[engine.Stream](w, 200, "a", "GET", "/sessions/s/stream", nil)
+	before := want[client.Stream](w, 200, "a", "GET", "/sessions/s/stream", nil)
 	if before.First != 1 || before.Last < 3 || !before.Ended || before.Cursor.Sequence != before.Last {
 		t.Errorf("the stream is %+v", before)
 	}

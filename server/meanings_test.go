@@ -23,7 +23,7 @@ var writeMeanings = flag.Bool("meanings", false, "write meanings.json from the c
 // document describes everything it shows. go test -run TestMeanings -meanings ./server writes the file.
 func TestMeaningsAreTheSources(t *testing.T) {
 	source := map[string]string{}
-	for pkg, dir := range map[string]string{"cairn": "..", "store": "../store", "driver": "../store/driver", "server": ".", "aisdk": "aisdk", "engine": "../engine"} {
+	for pkg, dir := range map[string]string{"cairn": "..", "store": "../store", "driver": "../store/driver", "server": ".", "aisdk": "aisdk", "engine": "../engine", "client": "../client", "wire": "../internal/wire"} {
 		readMeanings(t, source, pkg, dir)
 	}
 	// The document asks for the meaning of each type and field that it shows.

@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -65,6 +67,9 @@ type right struct {
 	Session string `json:"session"`
 	Action  Action `json:"action"`
 	Call    string `json:"call,omitempty"`
+	// Agent and User are set in place of Session for memories of a user or a group.
+	Agent string `json:"agent,omitempty"`
+	User  string `json:"user,omitempty"`
 }
 
 // permitted notes an access that the policy has permitted.
@@ -72,6 +77,9 @@ func (o *once) permitted(a *Access, session string) {
 	r := right{Session: session, Action: a.Action}
 	if a.Call != nil {
 		r.Call = a.Call.ID
+	}
+	if session == "" {
+		r.Agent, r.User = a.Session.Agent, a.Session.UserID
 	}
 	if !slices.Contains(o.rights, r) {
 		o.rights = append(o.rights, r)
@@ -81,9 +89,14 @@ func (o *once) permitted(a *Access, session string) {
 // stillPermitted returns the error of the first right that the principal has no longer.
 func (c *request) stillPermitted(rights []right) (err error) {
 	for _, r := range rights {
-		if r.Call != "" {
+		switch {
+		case r.Call != "":
 			_, _, err = c.openCall(r.Session, r.Call)
-		} else {
+		case r.Session == "":
+			tenant, _ := ids.Split(r.User)
+			of := &cairn.Session{Tenant: cmp.Or(tenant, c.tenant()), Agent: r.Agent, UserID: r.User}
+			_, err = c.allowMemory(of, []Action{r.Action})
+		default:
 			_, err = c.open(r.Session, r.Action)
 		}
 		if err != nil {
@@ -112,7 +125,7 @@ func (c *request) serveOnce(serve func(*request) error) error {
 	}
 	c.r.Body = io.NopCloser(bytes.NewReader(body))
 	o.kept.Request = digest(c.r.URL.Query().Encode(), string(body))
-	o.key = keyPrefix + digest(c.principal.User, c.r.Method, c.r.URL.Path, key)
+	o.key = keyPrefix + digest(c.principal.limitKey(), c.r.Method, c.r.URL.Path, key)
 	o.seed = digest(o.key, o.kept.Request)
 	if err := o.begin(c.ctx); err != nil {
 		return err
@@ -222,9 +235,9 @@ func (c *request) repeated() bool { return c.once != nil && c.once.again }
 // newID returns an id for a session of a client that gave none.
 func (c *request) newID() string {
 	if c.once != nil {
-		return "s_" + c.once.seed
+		return c.full("s_" + c.once.seed)
 	}
-	return newID()
+	return c.full(newID())
 }
 
 // named adds the run id that keeps a repeated request from beginning a second run.

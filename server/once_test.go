@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -96,7 +98,7 @@ func TestKeyedStartsAtOnce(t *testing.T) {
 	answers := map[string]int{}
 	for i := range 20 {
 		all.Go(func() {
-			status, text, _ := []*world{one, two}[i%2].keyed("a", "k1", "/start", startIn{Agent: "bot", Input: inputBody{Text: "hi"}})
+			status, text, _ := []*world{one, two}[i%2].keyed("a", "k1", "/start", startIn{Turn: client.Turn{Agent: "bot", Input: client.UserMessage{Text: "hi"}}})
 			mu.Lock()
 			answers[fmt.Sprint(status, text)]++
 			mu.Unlock()
@@ -115,10 +117,10 @@ func TestKeyedStartsAtOnce(t *testing.T) {
 		t.Errorf("it has %d turns with %d messages", row.Turn, row.MessageCount)
 	}
 	// The key belongs to the user, and to this route.
-	if _, text, again := one.keyed("e", "k1", "/start", startIn{Agent: "bot", Input: inputBody{Text: "hi"}}); again || answers[fmt.Sprint(202, text)] > 0 {
+	if _, text, again := one.keyed("e", "k1", "/start", startIn{Turn: client.Turn{Agent: "bot", Input: client.UserMessage{Text: "hi"}}}); again || answers[fmt.Sprint(202, text)] > 0 {
 		t.Errorf("another user gets %s", text)
 	}
-	if status, _, again := two.keyed("a", "k1", "/sessions", createIn{Agent: "bot"}); status != 201 || again {
+	if status, _, again := two.keyed("a", "k1", "/sessions", createIn{Create: wire.Create{Agent: "bot"}}); status != 201 || again {
 		t.Errorf("another route: %d", status)
 	}
 }
@@ -166,8 +168,8 @@ func TestKeyedPostsAreDoneOnce(t *testing.T) {
 			t.Errorf("got %s, then %s", first, second)
 		}
 	}
-	same(post("start", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}}))
-	call := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
+	same(post("start", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "pay"}}}))
+	call := want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls[0]
 	same(post("claim", "/inbox/s/"+call.ID+"/claim", struct{}{}))
 	_, receipt := post("submit", "/submit-tool-result", map[string]any{"session_id": "s", "type": "approval-response", "call_id": call.ID,
 		"approval_id": call.ApprovalID, "approved": true})
@@ -175,19 +177,19 @@ func TestKeyedPostsAreDoneOnce(t *testing.T) {
 		t.Errorf("the second receipt is %s", receipt)
 	}
 	same(post("resume", "/resume", sessionIn{SessionID: "s"}))
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "pay"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "pay"}}})
 	w.settled("s")
-	post("stop", "/abort", stopIn{SessionID: "s"})
+	post("stop", "/abort", stopIn{wire.Stop{SessionID: "s"}})
 	same(post("retry", "/retry", sessionIn{SessionID: "s"}))
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "pay"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "pay"}}})
 	w.settled("s")
-	post("stop", "/interrupt", stopIn{SessionID: "s"})
-	same(post("make", "/sessions", createIn{Agent: "bot"}))
+	post("stop", "/interrupt", stopIn{wire.Stop{SessionID: "s"}})
+	same(post("make", "/sessions", createIn{Create: wire.Create{Agent: "bot"}}))
 	same(post("branch", "/sessions/s/branch", branchIn{}))
 	marks := want[pageBody[cairn.Checkpoint]](w, 200, "a", "GET", "/sessions/s/checkpoints", nil)
-	back := rewindIn{CheckpointID: marks.Items[0].ID}
+	back := rewindIn{Rewind: wire.Rewind{CheckpointID: marks.Items[0].ID}}
 	post("rewind", "/sessions/s/rewind", back)
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "more"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "more"}}})
 	count := w.settled("s").MessageCount
 	if _, text, _ := two.keyed("a", "rewind", "/sessions/s/rewind", back); w.settled("s").MessageCount != count {
 		t.Errorf("a turn was lost: %s", text)
@@ -198,8 +200,8 @@ func TestKeyedPostsAreDoneOnce(t *testing.T) {
 // free.
 func TestKeys(t *testing.T) {
 	w := newWorld(t, nil)
-	begin := startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "hi"}}
-	if status, text, _ := w.keyed("a", "k", "/start", startIn{SessionID: "s", Agent: "none", Input: inputBody{Text: "hi"}}); status != 404 {
+	begin := startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "hi"}}}
+	if status, text, _ := w.keyed("a", "k", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "none", Input: client.UserMessage{Text: "hi"}}}); status != 404 {
 		t.Errorf("%d %s", status, text)
 	}
 	if status, text, _ := w.keyed("a", "k", "/start", begin); status != 202 {
@@ -225,7 +227,7 @@ func TestKeys(t *testing.T) {
 func TestAnswersAreErasedWithTheUser(t *testing.T) {
 	w := newWorld(t, nil)
 	for _, user := range []string{"a", "e"} {
-		if status, text, _ := w.keyed(user, "k", "/sessions", createIn{Agent: "bot"}); status != 201 {
+		if status, text, _ := w.keyed(user, "k", "/sessions", createIn{Create: wire.Create{Agent: "bot"}}); status != 201 {
 			t.Fatal(status, text)
 		}
 	}
@@ -262,12 +264,13 @@ func TestReplaysAreAuthorised(t *testing.T) {
 				path string
 				body any
 			}{
-				{"/start", startIn{SessionID: "s", Input: inputBody{Text: "more"}, Unready: Unready{OnWaiting: "enqueue"}}},
+				{"/start", startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "more"}, Unready: client.Unready{OnWaiting: "enqueue"}}}},
 				{"/inbox/s/" + call.ID + "/claim", struct{}{}},
 				{"/inbox/s/" + call.ID + "/release", struct{}{}},
 				{"/submit-tool-result", approval},
 				{"/interrupt", sessionIn{SessionID: "s"}},
-				{"/sessions/s/branch", branchIn{SessionID: "t"}},
+				{"/sessions/s/branch", branchIn{Branching: client.Branching{SessionID: "t"}}},
+				{"/sessions/s/fork", client.Forking{Branching: client.Branching{SessionID: "u", Messages: new(1)}}},
 			}
 			for _, p := range posts {
 				if status, text, again := w.keyed("a", "k", p.path, p.body); status >= 300 || again {

@@ -8,18 +8,39 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// principal returns the caller of a request.
-func (h *Handler) principal(r *http.Request) (*Principal, error) {
-	if h.opts.AllowUnauthenticated {
-		return &Principal{Roles: []Role{RoleUser, RoleReviewer, RoleAdmin}}, nil
+// authenticate sets the principal of the request. With fresh, the cookie of a sign-in is not enough.
+func (c *request) authenticate(fresh bool) (err error) {
+	if c.caller, err = c.h.principal(c.r, fresh); err == nil {
+		c.principal, err = c.caller.within(c.r)
 	}
-	p, err := h.opts.Authenticate(r)
+	return err
+}
+
+// principal returns the principal that the credentials of a request name. With fresh, a cookie is not enough, and an
+// address whose credentials were refused too often has to wait.
+func (h *Handler) principal(r *http.Request, fresh bool) (p *Principal, err error) {
+	if h.opts.AllowUnauthenticated {
+		return &Principal{Roles: []Role{RoleUser, RoleReviewer, RoleAdmin}, Tenant: AllTenants}, nil
+	}
+	switch {
+	case !fresh && h.opts.SignIn != nil:
+		if p, err = h.opts.SignIn.fromCookie(r, h.opts.URL); p != nil || err != nil {
+			return p, err
+		}
+	case fresh && h.failures.exhausted(address(r)):
+		return nil, &httpError{http.StatusTooManyRequests, "too_many_requests", "too many failed sign-ins"}
+	}
+	p, err = h.opts.Authenticate(r)
 	if err != nil {
 		return nil, &cairn.Error{Code: cairn.ErrUnavailable, Message: "cannot authenticate the request", Cause: err}
+	}
+	if p == nil && fresh {
+		_ = h.failures.request(address(r)) // counts
 	}
 	if p == nil {
 		return nil, &httpError{http.StatusUnauthorized, "unauthorized", "missing or invalid credentials"}
@@ -34,8 +55,9 @@ func (c *request) grant() error {
 		return err
 	}
 	q := c.r.URL.Query()
-	session := c.r.PathValue("id")
-	if key == nil || q.Get("message_id") == "" {
+	tenant := q.Get("tenant")
+	session := ids.In(tenant, c.r.PathValue("id"))
+	if key == nil || q.Get("message_id") == "" || tenant != "" && ids.CheckTenant(tenant) != "" {
 		return noFile()
 	}
 	want := signature(key, session, c.r.PathValue("message"), c.r.PathValue("file"), q.Get("message_id"), q.Get("expires"))
@@ -43,7 +65,7 @@ func (c *request) grant() error {
 	if !hmac.Equal([]byte(want), []byte(q.Get("signature"))) || err != nil || time.Now().Unix() > until {
 		return noFile()
 	}
-	c.principal, c.granted = &Principal{}, session
+	c.principal, c.granted = &Principal{Tenant: tenant}, session
 	return c.h.users.request("file of " + session) // limited by session: there is no user
 }
 
@@ -58,7 +80,7 @@ func (c *request) open(id string, a Action) (*cairn.Session, error) {
 	if c.granted != "" && c.granted == id && a == ActionRead { // access was checked before the address was signed
 		return row, nil
 	}
-	return row, c.allow(Access{Principal: c.principal, Action: a, Session: root}, id)
+	return row, c.allow(Access{Action: a, Session: root}, id)
 }
 
 // openRoot is open for what is done to whole conversations: turns, and deletion. The error is ErrInvalid for the session
@@ -90,7 +112,7 @@ func (c *request) latest(id string, a Action) (*cairn.Session, error) {
 	if err != nil {
 		return nil, hidden(err, id)
 	}
-	if err = c.allow(Access{Principal: c.principal, Action: a, Session: row}, id); err == nil {
+	if err = c.allow(Access{Action: a, Session: row}, id); err == nil {
 		err = removed(row)
 	}
 	return row, err
@@ -112,7 +134,7 @@ func (c *request) gone(id string, a Action, err error) (*cairn.Session, error) {
 		return nil, notFound(id)
 	}
 	row := &page.Items[0]
-	if err = c.allow(Access{Principal: c.principal, Action: a, Session: row}, id); err == nil {
+	if err = c.allow(Access{Action: a, Session: row}, id); err == nil {
 		err = removed(row)
 	}
 	return row, err
@@ -179,12 +201,12 @@ func (c *request) openCall(session, callID string) (root *cairn.Session, call *c
 		err = driver.UnknownCall(session, callID)
 	}
 	if err != nil { // only a principal that may read the session learns what is wrong with the call
-		if hidden := c.allow(Access{Principal: c.principal, Action: ActionRead, Session: root}, session); hidden != nil {
+		if hidden := c.allow(Access{Action: ActionRead, Session: root}, session); hidden != nil {
 			err = hidden
 		}
 		return nil, nil, err
 	}
-	return root, call, c.allow(Access{Principal: c.principal, Action: ActionReview, Session: root, Call: call}, session)
+	return root, call, c.allow(Access{Action: ActionReview, Session: root, Call: call}, session)
 }
 
 // load returns a session and the root of its tree. It does not decide about access.
@@ -208,8 +230,21 @@ func (c *request) within(row *cairn.Session, session string) bool {
 	return true
 }
 
+// permits asks the policy about an access. A principal that is confined to a tenant has none to the sessions of others.
+func (c *request) permits(a Access) (bool, error) {
+	tenant := a.Session.Tenant
+	if a.Session.ID != "" {
+		tenant, _ = ids.Split(a.Session.ID)
+	}
+	if c.confined() && c.principal.Tenant != tenant {
+		return false, nil
+	}
+	a.Principal = c.principal
+	return c.h.opts.Policy(c.ctx, a)
+}
+
 func (c *request) allow(a Access, id string) error {
-	ok, err := c.h.opts.Policy(c.ctx, a)
+	ok, err := c.permits(a)
 	if err != nil {
 		return &cairn.Error{Code: cairn.ErrUnavailable, Message: "policy check failed", Cause: err}
 	}
@@ -220,6 +255,17 @@ func (c *request) allow(a Access, id string) error {
 		c.once.permitted(&a, id)
 	}
 	return nil
+}
+
+// allowMemory returns the first of some accesses to memories that the policy permits.
+func (c *request) allowMemory(of *cairn.Session, actions []Action) (by Action, err error) {
+	for _, a := range actions {
+		err = c.allow(Access{Action: a, Session: of}, of.ID)
+		if !errors.Is(err, cairn.ErrNotFound) {
+			return a, err
+		}
+	}
+	return "", &cairn.Error{Code: cairn.ErrNotFound, Field: "user_id", Message: "memories not found"}
 }
 
 // hidden makes a session that is gone indistinguishable from one that never existed: its owner is no longer known.

@@ -12,31 +12,35 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/schema"
-	"github.com/cairn-agents/cairn/server/internal/wire"
+	"github.com/cairn-agents/cairn/internal/wire"
 )
 
 // enums are the values of types that get no further ones, so that clients may rely on them.
 var enums = map[reflect.Type][]string{
 	reflect.TypeFor[cairn.Role]():           values(cairn.RoleUser, cairn.RoleAssistant, cairn.RoleTool),
-	reflect.TypeFor[cairn.CallStatus]():     values(cairn.CallOpen, cairn.CallAnswered, cairn.CallSettled, cairn.CallDropped),
+	reflect.TypeFor[cairn.CallStatus]():     values(cairn.CallOpen, cairn.CallAnswered, cairn.CallSettled, cairn.CallDropped, cairn.CallSent),
 	reflect.TypeFor[cairn.Quorum]():         values(cairn.AnyReviewer, cairn.AllReviewers, cairn.MostReviewers),
 	reflect.TypeFor[cairn.SubmissionType](): values(cairn.SubmitResult, cairn.SubmitApproval, cairn.SubmitAnswer),
 	reflect.TypeFor[cairn.Outcome](): values(cairn.OutcomeAccepted, cairn.OutcomeAlreadyCompleted, cairn.OutcomeLate,
 		cairn.OutcomeUnknownCall, cairn.OutcomeInvalid),
 	reflect.TypeFor[cairn.SessionStatus](): values(cairn.SessionIdle, cairn.SessionActive, cairn.SessionPaused, cairn.SessionCompleted,
 		cairn.SessionFailed, cairn.SessionInterrupted),
-	reflect.TypeFor[cairn.ChildKind](): values(cairn.ChildSubAgent, cairn.ChildCompanion, cairn.ChildReplaced),
+	reflect.TypeFor[cairn.ChildKind](): values(cairn.ChildSubAgent, cairn.ChildCompanion, cairn.ChildReplaced, cairn.ChildBranch),
 	reflect.TypeFor[cairn.RunStatus](): values(cairn.RunRunning, cairn.RunCompleted, cairn.RunFailed, cairn.RunInterrupted,
 		cairn.RunSuspended,
 		wire.RunStatus(cairn.RunSuspended, cairn.ReasonCalls), wire.RunStatus(cairn.RunSuspended, cairn.ReasonChildren),
 		wire.RunStatus(cairn.RunSuspended, cairn.ReasonStepPartial)),
-	reflect.TypeFor[cairn.RunKind](): values(cairn.RunExecute, cairn.RunResume, cairn.RunRetry),
+	reflect.TypeFor[cairn.WorkspaceFileType](): values(cairn.WorkspaceRegular, cairn.WorkspaceDirectory, cairn.WorkspaceLink),
+	reflect.TypeFor[cairn.RunKind]():           values(cairn.RunExecute, cairn.RunResume, cairn.RunRetry),
+	reflect.TypeFor[engine.AdvanceState]():     values(engine.AdvanceMore, engine.AdvanceWaiting, engine.AdvanceEnded, engine.AdvanceTakenOver),
 }
 
 // own are the schemas of types that do not encode as their Go type does.
 var own = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[cairn.Duration](): {Type: "number", Description: "Seconds."},
+	reflect.TypeFor[cairn.Cursor]():   {Type: "string"},
 }
 
 func values[T ~string](list ...T) []string {
@@ -184,6 +188,9 @@ func (d *document) parameters(rt route) ([]object, error) {
 	}
 	if rt.Method == http.MethodPost {
 		list = append(list, header(keyHeader, "A key chosen by the client. Requests with the same key within a day have an effect once."))
+	}
+	if !rt.anonymous {
+		list = append(list, header(tenantHeader, "The tenant as which an operator of the platform makes the request. Others may only name their own."))
 	}
 	if rt.Path == "/sse" {
 		list = append(list, header("Last-Event-ID", "The id of the last event that the client received; the stream continues after it."))

@@ -97,6 +97,15 @@ func public(row *cairn.Session) *cairn.Session {
 	return &out
 }
 
+// publicTo is public, with the instructions of a branch for operators and administrators.
+func (c *request) publicTo(row *cairn.Session) *cairn.Session {
+	out := public(row)
+	if row != nil && (c.wholeErrors() || c.principal.Is(RoleAdmin)) {
+		out.Branch = row.Branch
+	}
+	return out
+}
+
 // shown returns the messages that a chat shows.
 func (c *request) shown(list []cairn.Message) []cairn.Message {
 	out := make([]cairn.Message, 0, len(list))

@@ -7,18 +7,20 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/store"
 )
 
 // An id that a client or a proxy takes for a part of the path's structure is refused, wherever it can be chosen.
 func TestIDsThatPathsLoseAreRefused(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "hi"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "hi"}}})
 	w.settled("s")
 	for _, id := range []string{".", "..", "a/..", "../s", "a/./b", "/", "/s", "s/", "a//b"} {
 		for path, body := range map[string]any{
 			"/sessions":          map[string]any{"session_id": id, "agent": "bot"},
-			"/start":             map[string]any{"session_id": id, "agent": "bot", "input": inputBody{Text: "hi"}},
+			"/start":             map[string]any{"session_id": id, "agent": "bot", "input": client.UserMessage{Text: "hi"}},
 			"/resume":            map[string]any{"session_id": id},
 			"/interrupt":         map[string]any{"session_id": id},
 			"/sessions/s/branch": map[string]any{"session_id": id},
@@ -34,7 +36,7 @@ func TestIDsThatPathsLoseAreRefused(t *testing.T) {
 		t.Errorf("the sessions are %+v, %v", page.Items, err)
 	}
 	for _, id := range []string{"...", "a.b", "a/b", "%2e%2e"} {
-		if made := want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: id, Agent: "bot"}); made.ID != id {
+		if made := want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{Create: wire.Create{SessionID: id, Agent: "bot"}}); made.ID != id {
 			t.Errorf("session %q is %q", id, made.ID)
 		}
 	}
@@ -44,7 +46,7 @@ func TestIDsThatPathsLoseAreRefused(t *testing.T) {
 // turn to that of the session.
 func TestUncleanPathsAreRefused(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
-	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{Create: wire.Create{SessionID: "s", Agent: "bot"}})
 	for _, path := range []string{"/sessions/s/queue/..", "/sessions/s/queue/../", "/sessions/./s", "/sessions//s", "//sessions/s", "/sessions/s//", "/sessions/x/../s"} {
 		for _, method := range []string{"GET", "DELETE", "PATCH"} {
 			req, res := httptest.NewRequest(method, "http://x/", http.NoBody), httptest.NewRecorder()

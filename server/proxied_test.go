@@ -1,6 +1,7 @@
 package server
 
 import (
+	"github.com/cairn-agents/cairn/client"
 	"net/http"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func TestLameDuckServesUntilItIsDrained(t *testing.T) {
 	if res, _ := w.do("", "GET", "/readyz", nil); res.StatusCode != 200 || res.Close {
 		t.Errorf("at first: %d, closes: %v", res.StatusCode, res.Close)
 	}
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "pay"}}})
 	open, lines := w.stream("a", "/sse?session_id=s", "")
 	defer open.Body.Close()
 	w.h.LameDuck()

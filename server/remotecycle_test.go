@@ -68,7 +68,7 @@ func TestDepthStaysWithTheSession(t *testing.T) {
 	c := newCallee(t)
 	c.limited(3, delegating("boss", helper))
 	for turn, depth := range []int{3, 0} {
-		run, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Agent: "boss", Input: client.Input{Text: "go"}, Context: client.Context{Depth: depth}})
+		run, err := c.client.Start(t.Context(), client.Turn{SessionID: "s", Agent: "boss", Input: client.UserMessage{Text: "go"}, Context: client.Context{Depth: depth}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestDepthOfARequestIsBounded(t *testing.T) {
 	c := newCallee(t)
 	c.limited(3, &cairn.Agent{Name: "boss", Model: scripted.Func(func(context.Context, *cairn.Request) scripted.Step { return scripted.Text("here") })})
 	for depth, want := range map[int]error{-1: cairn.ErrInvalid, 1001: cairn.ErrInvalid, 1 << 40: cairn.ErrInvalid, 4: cairn.ErrTooLarge, 3: nil} {
-		_, err := c.client.Start(t.Context(), client.Turn{SessionID: fmt.Sprint("s", depth), Agent: "boss", Input: client.Input{Text: "go"}, Context: client.Context{Depth: depth}})
+		_, err := c.client.Start(t.Context(), client.Turn{SessionID: fmt.Sprint("s", depth), Agent: "boss", Input: client.UserMessage{Text: "go"}, Context: client.Context{Depth: depth}})
 		if !errors.Is(err, want) || err != nil && !strings.Contains(err.Error(), "depth") {
 			t.Errorf("depth %d: %v, want %v", depth, err, want)
 		}

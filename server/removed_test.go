@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -12,7 +13,7 @@ import (
 // neither see nor restore it.
 func TestRestore(t *testing.T) {
 	w := newWorld(t, nil)
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "hi"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "hi"}}})
 	w.settled("s")
 	if p := want[problemBody](w, 409, "a", "POST", "/sessions/s/restore", nil); p.Code != "already_exists" {
 		t.Errorf("of one that is there: %+v", p)
@@ -43,7 +44,7 @@ func TestRestore(t *testing.T) {
 func TestSessionDetails(t *testing.T) {
 	look := cairn.Func("look", "Looks.", func(context.Context, *cairn.Call, struct{}) (string, error) { return "seen", nil }, cairn.Cache(cairn.CachePolicy{}))
 	w := newWorldOf(t, nil, &cairn.Agent{Name: "bot", Tools: []cairn.Tool{look}, Model: scripted.New(scripted.Call("look", struct{}{}), scripted.Text("so"))})
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "hi"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "hi"}}})
 	w.settled("s")
 	if v := want[sessionViewBody](w, 200, "a", "GET", "/sessions/s", nil); len(v.ToolCache) != 0 || v.ID != "s" {
 		t.Errorf("unasked: %+v", v)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"strings"
+
+	"github.com/cairn-agents/cairn/internal/ids"
 )
 
 // request is one HTTP request and its principal.
@@ -13,16 +16,39 @@ type request struct {
 	r         *http.Request
 	ctx       context.Context
 	principal *Principal
-	granted   string // session whose file the signed address is for; empty without one
-	once      *once  // nil for a request without an Idempotency-Key
-	lastOf    string // see [route]
-	seen      string // id of the last turn among the items of that list
-	large     bool   // it holds one of the places for large bodies
+	caller    *Principal // as the credentials name it, not as it acts in the request
+	granted   string     // session whose file the signed address is for; empty without one
+	once      *once      // nil for a request without an Idempotency-Key
+	lastOf    string     // see [route]
+	seen      string     // id of the last turn among the items of that list
+	large     bool       // it holds one of the places for large bodies
 }
 
 // wholeErrors reports whether the principal sees errors in full. Others see what is meant for the users of a
 // conversation; so do administrators, through whose programs users may read.
 func (c *request) wholeErrors() bool { return c.principal != nil && c.principal.Is(RoleOperator) }
+
+// confined reports whether the request is confined to the sessions of one tenant, or to those of none.
+func (c *request) confined() bool { return c.principal != nil && c.principal.Tenant != AllTenants }
+
+// tenant returns the tenant whose names the client knows; empty if it knows ids.
+func (c *request) tenant() string {
+	if !c.confined() {
+		return ""
+	}
+	return c.principal.Tenant
+}
+
+// full returns the id of a session that the client, or what is encoded for it, knows by name. It is idempotent.
+func (c *request) full(name string) string {
+	if strings.Contains(name, ids.Separator) {
+		return name
+	}
+	return ids.In(c.tenant(), name)
+}
+
+// bareID returns the name by which the client knows an id.
+func (c *request) bareID(id string) string { return bareID(c.tenant(), id) }
 
 // none is the response of a route that has no body to return.
 type none struct{}
@@ -33,7 +59,7 @@ func (c *request) json(status int, out any) error {
 		c.w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
-	body, err := json.Marshal(out)
+	body, err := json.Marshal(bare(c.tenant(), out))
 	if err != nil {
 		return err
 	}

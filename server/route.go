@@ -21,6 +21,8 @@ type route struct {
 	serve   func(*request) error
 	// anonymous routes need no principal.
 	anonymous bool
+	// signsIn routes need other credentials than the cookie of a sign-in.
+	signsIn bool
 	// signed routes accept the signature of an address as credentials.
 	signed bool
 	// lastOf names a list in the body of which only the last item counts. The others are not kept, whatever they are.
@@ -54,7 +56,7 @@ func stream[Frame, In any](method, path, summary string, do func(*request, *In) 
 			if err != nil {
 				return err
 			}
-			leave, err := c.h.users.stream(c.principal.User)
+			leave, err := c.h.users.stream(c.principal.limitKey())
 			if err != nil {
 				return err
 			}
@@ -66,10 +68,16 @@ func stream[Frame, In any](method, path, summary string, do func(*request, *In) 
 		}}
 }
 
-// file returns a route that responds with a file of a message, to a principal or at an address that the server has
-// signed.
+// signedFile is [file], also at an address that the server has signed.
+func signedFile[In any](path, summary string, do func(*request, *In) error) route {
+	r := file(path, summary, do)
+	r.signed = true
+	return r
+}
+
+// file returns a route that responds with a file.
 func file[In any](path, summary string, do func(*request, *In) error) route {
-	return route{Method: http.MethodGet, Path: path, Summary: summary, In: reflect.TypeFor[In](), Bytes: true, Status: http.StatusOK, signed: true,
+	return route{Method: http.MethodGet, Path: path, Summary: summary, In: reflect.TypeFor[In](), Bytes: true, Status: http.StatusOK,
 		serve: func(c *request) error {
 			in, err := bind[In](c)
 			if err != nil {
@@ -94,11 +102,14 @@ func (h *Handler) serve(rt route) http.Handler {
 				}
 				return rt.serve(c)
 			}
-			if c.principal, err = h.principal(r); err != nil {
+			if err = c.authenticate(rt.signsIn); err != nil {
 				return err
 			}
-			if err := h.users.request(c.principal.User); err != nil {
+			if err := h.users.request(c.principal.limitKey()); err != nil {
 				return err
+			}
+			if rt.signsIn { // a response that is replayed has no cookie
+				return rt.serve(c)
 			}
 			return c.serveOnce(rt.serve)
 		}()
@@ -107,7 +118,7 @@ func (h *Handler) serve(rt route) http.Handler {
 			h.opts.Logger.Debug("stream interrupted", "path", r.URL.Path, "error", err)
 			sse.Cut(w, r)
 		case err != nil:
-			h.fail(w, r, err, c.wholeErrors())
+			h.fail(w, r, err, c)
 		}
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/model/scripted"
 )
 
@@ -18,13 +19,13 @@ func TestModelOfARun(t *testing.T) {
 		return scripted.Fail(cairn.Errorf(cairn.ErrFiltered, "no"))
 	})
 	w := newWorldOf(t, nil, &cairn.Agent{Name: "bot", Model: says("own"), Models: map[string]cairn.Model{"deep": says("deep"), "broken": failing}})
-	answer := func(started *startedBody) string {
+	answer := func(started *client.Started) string {
 		events, _ := w.all("a", "/sse?type=text_delta&type=run_end&session_id=s&run_id="+started.RunID, "")
 		return events
 	}
 	start := func(path, body, says string) {
 		t.Helper()
-		out := want[startedBody](w, 202, "a", "POST", path, body)
+		out := want[client.Started](w, 202, "a", "POST", path, body)
 		if got := answer(&out); !strings.Contains(got, says) {
 			t.Errorf("%s %s: %q is not in %s", path, body, says, got)
 		}

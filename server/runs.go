@@ -7,30 +7,14 @@ import (
 	"cmp"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/wire"
 )
 
-// inputBody is what a user says.
-type inputBody struct {
-	// Text is what the user says.
-	Text string `json:"text,omitempty"`
-	// Files are attached to the message.
-	Files []inputFileBody `json:"files,omitempty"`
-}
-
-// inputFileBody is a file of a user's message.
-type inputFileBody struct {
-	// Name is the name of the file.
-	Name string `json:"name,omitempty"`
-	// MediaType is the type of the file, such as "image/png".
-	MediaType string `json:"media_type,omitempty"`
-	// URL is a "data:" URL, or the address from which the model's provider fetches the file.
-	URL string `json:"url"`
-}
-
-// message returns the input as a message.
-func (in *inputBody) message() (cairn.Message, error) {
+// inputOf returns what a user says as the input of a turn.
+func inputOf(in *client.UserMessage) (cairn.Input, error) {
 	var parts []cairn.Part
 	if in.Text != "" {
 		parts = append(parts, cairn.TextPart(in.Text))
@@ -40,62 +24,27 @@ func (in *inputBody) message() (cairn.Message, error) {
 		if cairn.IsDataURL(f.URL) {
 			var err error
 			if file, err = cairn.FileFromDataURL(f.Name, f.URL); err != nil {
-				return cairn.Message{}, err
+				return cairn.Input{}, err
 			}
 		}
 		parts = append(parts, cairn.FilePart(file))
 	}
 	if len(parts) == 0 {
-		return cairn.Message{}, cairn.Invalid("input", "must have text or files")
+		return cairn.Input{}, cairn.Invalid("input", "must have text or files")
 	}
-	return cairn.User(parts...), nil
+	return cairn.Messages(cairn.User(parts...)), nil
 }
 
-func (in *inputBody) input() (cairn.Input, error) {
-	m, err := in.message()
-	if err != nil {
-		return cairn.Input{}, err
-	}
-	return cairn.Messages(m), nil
-}
-
-// startedBody names a run that has begun, or is queued.
-type startedBody struct {
-	// SessionID is the session's id.
-	SessionID string `json:"session_id"`
-	// RunID is the id of the run that has begun, or is queued.
-	RunID string `json:"run_id"`
-	// Turn is the run's number in its session; 0 for one that is queued.
-	Turn int `json:"turn"`
-}
-
-func started(run *engine.Run, err error) (*startedBody, error) {
+func started(run *engine.Run, err error) (*client.Started, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &startedBody{SessionID: run.SessionID(), RunID: run.ID(), Turn: run.Turn()}, nil
+	return &client.Started{SessionID: run.SessionID(), RunID: run.ID(), Turn: run.Turn()}, nil
 }
 
 type startIn struct {
-	// SessionID is the id of the session; empty creates a new one.
-	SessionID string `json:"session_id,omitempty" query:"session_id"`
-	// Agent is the agent's name. It defaults to the session's agent or, for a new session, to the engine's only
-	// agent.
-	Agent string `json:"agent,omitempty"`
+	client.Turn
 	agentAliases
-	// Input is what the user says.
-	Input inputBody `json:"input"`
-	// RunID makes the request idempotent: if the session already has this run, no run begins and the response names
-	// the existing one. Any valid id serves: the run's id is derived from it and the session's id.
-	RunID string `json:"run_id,omitempty"`
-	// FromMessage is the index of a message with which a turn of the session began. The new turn takes its place, in one
-	// write, and everything from there on is gone from the session: see [engine.FromMessage].
-	FromMessage *int `json:"from_message,omitempty"`
-	// KeepReplaced keeps what FromMessage removes, as a session below: see [engine.KeepReplaced].
-	KeepReplaced bool `json:"keep_replaced,omitempty"`
-	contextBody
-	Unready
-	choiceBody
 }
 
 // place returns the options of a turn in place of another one.
@@ -115,22 +64,16 @@ func (in *startIn) place() ([]engine.RunOption, error) {
 	return []engine.RunOption{engine.FromMessage(*in.FromMessage)}, nil
 }
 
-// choiceBody selects the model of a run.
-type choiceBody struct {
-	// Model is the name of one of the agent's models, or empty for its first one: see [engine.WithModel]. Without
-	// it, a run that resumes or retries another uses the model of that run, and any other run uses the first one.
-	Model *string `json:"model,omitempty"`
-}
-
-func (x *choiceBody) options(list ...engine.RunOption) []engine.RunOption {
-	if x.Model != nil {
-		list = append(list, engine.WithModel(*x.Model))
+// withModel returns options with the one of a model, if a request names one.
+func withModel(name *string, list ...engine.RunOption) []engine.RunOption {
+	if name != nil {
+		list = append(list, engine.WithModel(*name))
 	}
 	return list
 }
 
-func start(c *request, in *startIn) (*startedBody, error) {
-	input, err := in.Input.input()
+func start(c *request, in *startIn) (*client.Started, error) {
+	input, err := inputOf(&in.Input)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +93,10 @@ func start(c *request, in *startIn) (*startedBody, error) {
 	}
 	options := func(agent string) ([]engine.RunOption, error) {
 		opts, err := c.unready(agent, in.Unready, "")
-		return in.choiceBody.options(append(opts, replaces...)...), err
+		if in.Model != "" {
+			opts = append(opts, engine.WithModel(in.Model))
+		}
+		return append(opts, replaces...), err
 	}
 	if agent := cmp.Or(named, c.only()); agent != "" { // a refused request creates no session
 		opts, err := options(agent)
@@ -168,7 +114,7 @@ func start(c *request, in *startIn) (*startedBody, error) {
 			return nil, err
 		}
 		if in.RunID != "" {
-			opts = append(opts, engine.WithRunID(ids.Derive("run", in.SessionID, in.RunID)))
+			opts = append(opts, engine.WithRunID(ids.Derive("run", c.bareID(in.SessionID), in.RunID)))
 		} else {
 			opts = c.named(opts...)
 		}
@@ -192,7 +138,7 @@ func (in *startIn) goal(c *request, agent string) *goal {
 	if unknown {
 		id = c.newID()
 	}
-	return &goal{id: id, agent: agent, x: &in.contextBody, open: func(again bool) (*cairn.Session, error) {
+	return &goal{id: id, agent: agent, x: &in.Context, open: func(again bool) (*cairn.Session, error) {
 		if unknown && !again {
 			return nil, notFound(id)
 		}
@@ -208,21 +154,17 @@ func (in *startIn) goal(c *request, agent string) *goal {
 }
 
 type resumeIn struct {
-	SessionID string `json:"session_id,omitempty" query:"session_id"`
-	// Input is an optional message to the model, which precedes the run.
-	Input *inputBody `json:"input,omitempty"`
-	// CheckpointID is the checkpoint to rewind to first; empty means none.
-	CheckpointID string `json:"checkpoint_id,omitempty"`
-	choiceBody
+	wire.Retry
+	client.Continuation
 }
 
-func resume(c *request, in *resumeIn) (*startedBody, error) {
-	opts := in.choiceBody.options()
+func resume(c *request, in *resumeIn) (*client.Started, error) {
+	opts := withModel(in.Model)
 	if in.CheckpointID != "" {
 		opts = append(opts, engine.FromCheckpoint(in.CheckpointID))
 	}
 	if in.Input != nil {
-		input, err := in.Input.input()
+		input, err := inputOf(in.Input)
 		if err != nil {
 			return nil, err
 		}
@@ -238,53 +180,41 @@ type sessionIn struct {
 	SessionID string `json:"session_id,omitempty" query:"session_id"`
 }
 
-type retryIn struct {
-	SessionID string `json:"session_id,omitempty" query:"session_id"`
-	choiceBody
-}
+type retryIn struct{ wire.Retry }
 
-func retry(c *request, in *retryIn) (*startedBody, error) {
+func retry(c *request, in *retryIn) (*client.Started, error) {
 	if _, err := c.openRoot(in.SessionID, ActionRun); err != nil {
 		return nil, err
 	}
 	if err := c.mayRun(in.SessionID); err != nil {
 		return nil, err
 	}
-	return started(c.h.eng.Retry(c.ctx, in.SessionID, c.named(in.choiceBody.options()...)...))
+	return started(c.h.eng.Retry(c.ctx, in.SessionID, c.named(withModel(in.Model)...)...))
 }
 
-// statusBody describes a session, whether it can be resumed, and its open calls.
-type statusBody struct {
-	// Session is the session as it is now.
-	Session *cairn.Session `json:"session"`
-	// Resumable says whether and how it can be resumed.
-	Resumable engine.Resumability `json:"resumable"`
-	// Calls are its open pending calls and those of the sessions below it. A reviewer who may not read the session sees
-	// those that it may decide.
-	Calls []cairn.PendingCall `json:"calls"`
-	// Error is why the last run failed, if the session has failed: its code, with words that are meant for users. An
-	// operator gets the whole error.
-	Error *cairn.Error `json:"error,omitempty"`
-}
-
-func status(c *request, in *sessionIn) (*statusBody, error) {
+func status(c *request, in *sessionIn) (*client.Status, error) {
 	part, err := c.openExcerpt(in.SessionID)
 	if err != nil {
 		return nil, err
 	}
 	row := part.row
-	out := &statusBody{Session: public(row), Calls: part.calls}
-	if out.Resumable, err = c.h.eng.CanResume(c.ctx, row.ID); err != nil {
+	out := &client.Status{Session: c.publicTo(row), Calls: part.calls}
+	resumable, err := c.h.eng.CanResume(c.ctx, row.ID)
+	if err != nil {
 		return nil, err
 	}
+	out.Resumable = client.Resumability(resumable)
 	if part.whole() {
 		if out.Calls, err = c.openCalls(row); err != nil {
 			return nil, err
 		}
 	}
 	if row.Status == cairn.SessionFailed {
-		out.Error, err = c.failure(row)
+		if out.Error, err = c.failure(row); err != nil {
+			return nil, err
+		}
 	}
+	out.Situation, err = c.situation(part)
 	return out, err
 }
 
@@ -304,14 +234,7 @@ func (c *request) failure(row *cairn.Session) (*cairn.Error, error) {
 	return record.Error.Public(), nil
 }
 
-type stopIn struct {
-	SessionID string `json:"session_id,omitempty" query:"session_id"`
-	// RunID is the run to stop; empty means the session's current one. A client that names the run it saw never
-	// stops a later one.
-	RunID string `json:"run_id,omitempty"`
-	// Reason is kept with the run.
-	Reason string `json:"reason,omitempty"`
-}
+type stopIn struct{ wire.Stop }
 
 func interrupt(c *request, in *stopIn) (*cairn.Session, error) {
 	return stop(c, in, (*engine.Run).Interrupt)
@@ -320,7 +243,7 @@ func interrupt(c *request, in *stopIn) (*cairn.Session, error) {
 func abort(c *request, in *stopIn) (*cairn.Session, error) { return stop(c, in, (*engine.Run).Abort) }
 
 // stop stops a run and returns its session.
-func stop(c *request, in *stopIn, how func(r *engine.Run, ctx context.Context, reason string) error) (*cairn.Session, error) {
+func stop(c *request, in *stopIn, how func(r *engine.Run, ctx context.Context, reason string, opts ...engine.StopOption) error) (*cairn.Session, error) {
 	if _, err := c.open(in.SessionID, ActionRun); err != nil {
 		return nil, err
 	}
@@ -338,7 +261,7 @@ func stop(c *request, in *stopIn, how func(r *engine.Run, ctx context.Context, r
 			return nil, err
 		}
 	}
-	err = how(run, c.ctx, in.Reason)
+	err = how(run, c.ctx, in.Reason, engine.StoppedBy(c.principal.User))
 	if err != nil && !(c.repeated() && errors.Is(err, cairn.ErrNotRunning)) { // a request that is repeated has stopped the run already
 		return nil, err
 	}
@@ -354,5 +277,5 @@ func (c *request) unready(agent string, u Unready, busy string) ([]engine.RunOpt
 		u.OnBusy, u.OnWaiting = cmp.Or(u.OnBusy, d.OnBusy), cmp.Or(u.OnWaiting, d.OnWaiting)
 	}
 	u.OnBusy = cmp.Or(u.OnBusy, busy)
-	return u.options()
+	return unreadyOptions(u)
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/server/aisdk"
@@ -14,7 +15,7 @@ import (
 
 // say starts a turn with the user's message. A message that is posted twice starts one turn.
 func (c *request) say(in *chatIn, last *aisdk.Message, v aisdk.Version) error {
-	opts, err := in.Unready.options()
+	opts, err := unreadyOptions(in.Unready)
 	if err != nil {
 		return err
 	}
@@ -67,7 +68,7 @@ func (s *saying) goal() *goal {
 	if unknown {
 		thread = c.newID()
 	}
-	return &goal{id: thread, agent: s.in.Agent, x: &contextBody{}, existing: s.again, open: func(again bool) (*cairn.Session, error) {
+	return &goal{id: thread, agent: s.in.Agent, x: &client.Context{}, existing: s.again, open: func(again bool) (*cairn.Session, error) {
 		switch {
 		case again || s.again || s.in.Agent == "" && c.only() == "": // which cannot be created
 			return c.openThread(thread, ActionRun)
@@ -113,7 +114,7 @@ func (s *saying) next(at *place) (*engine.Run, error) {
 	}
 	id := c.newID()
 	if s.m.ID != "" {
-		id = ids.Derive("session", after.ThreadID, s.m.ID)
+		id = ids.InTenantOf(after.ID, ids.Derive("session", after.ThreadID, s.m.ID))
 	}
 	made, err := c.plan(id, cmp.Or(s.in.Agent, after.Agent), nil, after)
 	if err != nil {

@@ -30,6 +30,8 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 		return nil, cairn.Invalid("Authenticate", "is required; set AllowUnauthenticated to serve without authentication")
 	case o.Authenticate != nil && o.AllowUnauthenticated:
 		return nil, cairn.Invalid("AllowUnauthenticated", "must not be set with Authenticate")
+	case o.SignIn != nil && o.AllowUnauthenticated:
+		return nil, cairn.Invalid("SignIn", "must not be set with AllowUnauthenticated")
 	case o.MaxBody < 0:
 		return nil, cairn.Invalid("MaxBody", "is negative")
 	case o.MaxChatBody < 0:
@@ -40,6 +42,18 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 		return nil, cairn.Invalid("ReadTimeout", "is negative")
 	case o.RunsPerUser < 0:
 		return nil, cairn.Invalid("RunsPerUser", "is negative")
+	}
+	if o.SignIn != nil {
+		var err error
+		if o.SignIn, err = o.SignIn.complete(eng.Records()); err != nil {
+			return nil, err
+		}
+	}
+	if o.Advance != nil {
+		var err error
+		if o.Advance, err = o.Advance.complete(); err != nil {
+			return nil, err
+		}
 	}
 	if o.Policy == nil {
 		o.Policy = OwnSessions
@@ -79,7 +93,7 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 			return nil, cairn.Invalid("URL", "%v", err)
 		}
 	}
-	h.users = newUsers(o.StreamsPerUser, o.RequestsPerMinute)
+	h.users, h.failures = newUsers(o.StreamsPerUser, o.RequestsPerMinute), newUsers(-1, failuresPerMinute)
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	list := routes()
 	doc, err := openAPI(list, o.Authenticate != nil, false)
@@ -141,11 +155,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if err := h.protect.Check(r); err != nil {
-		h.fail(w, r, &httpError{http.StatusForbidden, "cross_origin", "cross-origin request denied"}, false)
+		h.fail(w, r, &httpError{http.StatusForbidden, "cross_origin", "cross-origin request denied"}, &request{})
 		return
 	}
 	if unclean(r.URL.EscapedPath()) { // the mux would redirect to the path of something else
-		h.fail(w, r, cairn.Invalid("path", "must not have an empty, . or .. segment"), false)
+		h.fail(w, r, cairn.Invalid("path", "must not have an empty, . or .. segment"), &request{})
 		return
 	}
 	if pattern == "" {
@@ -167,10 +181,10 @@ func (h *Handler) unrouted(w http.ResponseWriter, r *http.Request) {
 	h.mux.ServeHTTP(rec, r) // the mux knows the methods of the path
 	if rec.status == http.StatusMethodNotAllowed {
 		w.Header().Set("Allow", rec.header.Get("Allow"))
-		h.fail(w, r, &httpError{rec.status, "method_not_allowed", "method not allowed: " + r.Method}, false)
+		h.fail(w, r, &httpError{rec.status, "method_not_allowed", "method not allowed: " + r.Method}, &request{})
 		return
 	}
-	h.fail(w, r, &httpError{http.StatusNotFound, string(cairn.ErrNotFound), "path not found"}, false)
+	h.fail(w, r, &httpError{http.StatusNotFound, string(cairn.ErrNotFound), "path not found"}, &request{})
 }
 
 // discard keeps the status and header of a response and drops its body.
@@ -200,7 +214,7 @@ func (h *Handler) cors(w http.ResponseWriter, r *http.Request) (done bool) {
 		return false
 	}
 	w.Header().Set("Access-Control-Allow-Methods", h.methods)
-	w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID, Idempotency-Key, "+requestIDHeader)
+	w.Header().Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID, Idempotency-Key, "+tenantHeader+", "+requestIDHeader)
 	w.Header().Set("Access-Control-Max-Age", "600")
 	w.WriteHeader(http.StatusNoContent)
 	return true

@@ -18,9 +18,12 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server/aisdk"
+	"github.com/cairn-agents/cairn/server/internal/notebook"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/memstore"
 )
@@ -51,7 +54,7 @@ func newBot() *cairn.Agent {
 	pay := cairn.Func("pay", "Pays.", func(_ context.Context, _ *cairn.Call, in payment) (string, error) {
 		return fmt.Sprintf("paid %d", in.Cents), nil
 	}, cairn.RequireApproval())
-	return &cairn.Agent{Name: "bot", Tools: []cairn.Tool{pay}, Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
+	return &cairn.Agent{Name: "bot", Tools: []cairn.Tool{pay}, Memory: &notebook.Memory{Kind: cairn.MemoryOfUser}, Workspace: shelf{"note.txt": "a tree"}, Model: scripted.Func(func(_ context.Context, r *cairn.Request) scripted.Step {
 		last := r.Messages[len(r.Messages)-1]
 		if last.Role == cairn.RoleUser && last.Text() == "pay often" {
 			return scripted.Reply(slices.Repeat([]scripted.Step{scripted.Call("pay", payment{100})}, 120)...)
@@ -80,6 +83,9 @@ func newWorldOf(t *testing.T, opts *Options, agent *cairn.Agent) *world {
 		opts.Authenticate = Tokens(map[string]*Principal{
 			"a": {User: "alice", Roles: []Role{RoleUser}}, "e": {User: "eve", Roles: []Role{RoleUser}},
 			"r": {User: "rita", Roles: []Role{RoleReviewer}}, "o": {User: "olga", Roles: []Role{RoleOperator}}, "x": {User: "xena", Roles: []Role{RoleAdmin}}})
+	}
+	if !opts.AllowUnauthenticated && opts.SignIn == nil {
+		opts.SignIn = &SignIn{}
 	}
 	h, err := New(eng, opts)
 	if err != nil {
@@ -180,12 +186,12 @@ func TestNewFailsClosed(t *testing.T) {
 // A turn that needs a person, from its start through the approval to its end.
 func TestTurn(t *testing.T) {
 	w := newWorld(t, nil)
-	begun := want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay 1"}})
+	begun := want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "pay 1"}}})
 	if begun.SessionID != "s" || begun.RunID == "" || begun.Turn != 1 {
 		t.Fatalf("got %+v", begun)
 	}
 	w.settled("s")
-	st := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil)
+	st := want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil)
 	if st.Session.Status != cairn.SessionPaused || len(st.Calls) != 1 || st.Session.Lease != (cairn.Lease{}) {
 		t.Fatalf("got %+v", st)
 	}
@@ -208,7 +214,7 @@ func TestTurn(t *testing.T) {
 	if receipt.Outcome != cairn.OutcomeAccepted || !receipt.Ready || receipt.Call.Answer.Reviewer != "rita" {
 		t.Fatalf("got %+v", receipt)
 	}
-	want[startedBody](w, 202, "a", "POST", "/resume?session_id=s", nil)
+	want[client.Started](w, 202, "a", "POST", "/resume?session_id=s", nil)
 	if row := w.settled("s"); row.Status != cairn.SessionCompleted {
 		t.Errorf("it is %s", row.Status)
 	}
@@ -226,11 +232,11 @@ func TestTurn(t *testing.T) {
 	if len(marks.Items) != 1 || marks.Next == "" {
 		t.Fatalf("got %+v", marks)
 	}
-	made := want[cairn.Session](w, 201, "a", "POST", "/sessions/s/branch", branchIn{SessionID: "s2", CheckpointID: marks.Items[0].ID})
+	made := want[cairn.Session](w, 201, "a", "POST", "/sessions/s/branch", branchIn{Branching: client.Branching{SessionID: "s2", CheckpointID: marks.Items[0].ID}})
 	if made.ID != "s2" || made.UserID != "alice" {
 		t.Errorf("the branch is %+v", made)
 	}
-	want[cairn.Session](w, 200, "a", "POST", "/sessions/s/rewind", rewindIn{CheckpointID: marks.Items[0].ID})
+	want[cairn.Session](w, 200, "a", "POST", "/sessions/s/rewind", rewindIn{Rewind: wire.Rewind{CheckpointID: marks.Items[0].ID}})
 	if all := want[pageBody[cairn.Session]](w, 200, "a", "GET", "/sessions?assistant_id=bot", nil); len(all.Items) != 2 {
 		t.Errorf("got %d sessions", len(all.Items))
 	}
@@ -252,9 +258,9 @@ func TestTurn(t *testing.T) {
 // A stop that names a run affects no other run.
 func TestStop(t *testing.T) {
 	w := newWorld(t, nil)
-	first := want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "hi"}})
+	first := want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "hi"}}})
 	w.settled("s")
-	second := want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "pay"}})
+	second := want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "pay"}}})
 	w.settled("s")
 	late := map[string]string{"session_id": "s", "run_id": first.RunID}
 	if p := want[problemBody](w, 409, "a", "POST", "/interrupt", late); p.Code != "not_running" {
@@ -270,21 +276,21 @@ func TestStop(t *testing.T) {
 // A paused session names its pending calls. A turn that is queued behind them can be removed.
 func TestQueue(t *testing.T) {
 	w := newWorld(t, nil)
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "pay"}}})
 	w.settled("s")
-	more := startIn{SessionID: "s", Input: inputBody{Text: "hi"}}
+	more := startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "hi"}}}
 	if p := want[problemBody](w, 409, "a", "POST", "/start", more); p.Code != "waiting" || len(p.Calls) != 1 || p.Calls[0].Tool != "pay" {
 		t.Errorf("got %+v", p)
 	}
 	more.OnWaiting = "enqueue"
-	queued := want[startedBody](w, 202, "a", "POST", "/start", more)
-	if list := want[pageBody[store.QueuedTurn]](w, 200, "a", "GET", "/sessions/s/queue", nil); len(list.Items) != 1 || list.Items[0].ID != queued.RunID || *list.Total != 1 {
+	queued := want[client.Started](w, 202, "a", "POST", "/start", more)
+	if list := want[pageBody[client.QueuedTurn]](w, 200, "a", "GET", "/sessions/s/queue", nil); len(list.Items) != 1 || list.Items[0].ID != queued.RunID || *list.Total != 1 {
 		t.Errorf("the queue is %+v", list)
 	}
 	want[none](w, 204, "a", "DELETE", "/sessions/s/queue/"+queued.RunID, nil)
 	want[problemBody](w, 404, "a", "DELETE", "/sessions/s/queue/"+queued.RunID, nil)
 	more.OnWaiting = "withdraw"
-	want[startedBody](w, 202, "a", "POST", "/start", more)
+	want[client.Started](w, 202, "a", "POST", "/start", more)
 	if row := w.settled("s"); row.Status != cairn.SessionCompleted {
 		t.Errorf("it is %s", row.Status)
 	}
@@ -293,9 +299,9 @@ func TestQueue(t *testing.T) {
 // However many calls are pending, each is shown and can be answered.
 func TestManyOpenCalls(t *testing.T) {
 	w := newWorld(t, nil)
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay often"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "pay often"}}})
 	w.settled("s")
-	calls := want[statusBody](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
+	calls := want[client.Status](w, 200, "a", "GET", "/status?session_id=s", nil).Calls
 	if len(calls) != 120 {
 		t.Fatalf("%d calls are shown", len(calls))
 	}
@@ -318,10 +324,10 @@ func TestInboxBehindOthers(t *testing.T) {
 	w := newWorld(t, &Options{RequestsPerMinute: -1})
 	for n := range 1 + inboxPages*maxPage/120 {
 		id := fmt.Sprint("of-eve-", n)
-		want[startedBody](w, 202, "e", "POST", "/start", startIn{SessionID: id, Agent: "bot", Input: inputBody{Text: "pay often"}})
+		want[client.Started](w, 202, "e", "POST", "/start", startIn{Turn: client.Turn{SessionID: id, Agent: "bot", Input: client.UserMessage{Text: "pay often"}}})
 		w.settled(id)
 	}
-	want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "pay"}})
+	want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "pay"}}})
 	w.settled("s")
 	page := want[pageBody[cairn.PendingCall]](w, 200, "a", "GET", "/inbox?limit=100", nil)
 	if len(page.Items) > 0 || page.Next == "" {
@@ -337,7 +343,7 @@ func TestInboxBehindOthers(t *testing.T) {
 // waiting.
 func TestHead(t *testing.T) {
 	w := newWorld(t, &Options{StreamsPerUser: 1})
-	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{Create: wire.Create{SessionID: "s", Agent: "bot"}})
 	for _, is := range []struct{ path, kind string }{
 		{"/sse?session_id=s", "text/event-stream"}, {"/sessions/s", "application/json"}, {"/sse?session_id=s", "text/event-stream"}} {
 		req := httptest.NewRequestWithContext(t.Context(), "HEAD", is.path, nil)
@@ -396,6 +402,9 @@ func TestBadRequests(t *testing.T) {
 		{"POST", "/chat", `{"id":"s","messages":[{"id":"\n","role":"user","parts":[{"type":"text","text":"hi"}]}]}`, 400, "messages"},
 		{"POST", "/chat", `{"id":"s","trigger":"regenerate-message","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"hi"}]}]}`, 404, "session_id"},
 		{"POST", "/chat", `{"id":"s","messageId":"m","messages":[{"id":"m","role":"user","parts":[{"type":"text","text":"hi"}]}]}`, 404, "session_id"},
+		{"POST", "/start", `{"session_id":"s","input":{"text":"hi"},"tags":3}`, 400, "tags"},
+		{"POST", "/start", `{"session_id":"s","input":{"text":3}}`, 400, "input.text"},
+		{"POST", "/sessions", `{"assistant":3}`, 400, "assistant"},
 		{"GET", "/sessions?limit=101", nil, 400, "limit"},
 		{"GET", "/sessions?limit=x", nil, 400, "limit"},
 		{"GET", "/sessions?limit=1&limit=2", nil, 400, "limit"},
@@ -434,7 +443,7 @@ func TestBadRequests(t *testing.T) {
 func TestAgentOfANewSession(t *testing.T) {
 	w := newWorld(t, nil)
 	begin := func(session string) (status int, field string) {
-		res, data := w.do("a", "POST", "/start", startIn{SessionID: session, Input: inputBody{Text: "hi"}})
+		res, data := w.do("a", "POST", "/start", startIn{Turn: client.Turn{SessionID: session, Input: client.UserMessage{Text: "hi"}}})
 		var p problemBody
 		if err := json.Unmarshal(data, &p); err != nil {
 			t.Fatal(err)
@@ -545,13 +554,13 @@ func TestRoutesAreDocumented(t *testing.T) {
 // Only an administrator sets the state of a session, since tools trust it.
 func TestAdministratorSetsState(t *testing.T) {
 	w := newWorld(t, nil)
-	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
-	in := stateIn{State: []byte(`{"plan":"pro"}`)}
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{Create: wire.Create{SessionID: "s", Agent: "bot"}})
+	in := stateIn{SetState: wire.SetState{State: []byte(`{"plan":"pro"}`)}}
 	if p := want[problemBody](w, 400, "a", "PUT", "/sessions/s/state", in); p.Field != "state" {
 		t.Errorf("from its user: %+v", p)
 	}
 	row := want[cairn.Session](w, 200, "x", "PUT", "/sessions/s/state", in)
-	if got := want[snapshotBody](w, 200, "a", "GET", "/sessions/s/snapshot", nil); string(got.State) != `{"plan":"pro"}` {
+	if got := want[client.SessionSnapshot](w, 200, "a", "GET", "/sessions/s/snapshot", nil); string(got.State) != `{"plan":"pro"}` {
 		t.Errorf("the state is %s", got.State)
 	}
 	in.State, in.Version = []byte(`{"plan":"gold"}`), row.Version-1

@@ -1,163 +1,15 @@
 package server
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"reflect"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
-	"github.com/cairn-agents/cairn/server/internal/wire"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/store"
 )
-
-type listIn struct {
-	agentQuery
-	// Status lists sessions with one of these statuses: idle, active, paused, completed, failed or interrupted. Those
-	// that have expired, or were deleted, and can be restored, are listed with the words expired and deleted.
-	Status []string `query:"status"`
-	// Tags must all be present.
-	Tags []string `query:"tag"`
-	// Metadata is a JSON object. Sessions have each of its values at the same path of their metadata.
-	Metadata cairn.Metadata `query:"metadata"`
-	UserID   string         `query:"user_id"`
-	// ParentID lists the sessions of the sub-agents and companions of that session, instead of sessions without a parent.
-	ParentID string `query:"parent_id"`
-	Search   string `query:"search"`
-	// ThreadID lists the sessions of a thread.
-	ThreadID string `query:"thread_id"`
-	// Latest lists one session of each thread: the latest.
-	Latest bool `query:"latest"`
-	// Removed lists sessions that were "deleted" or have "expired" and can be restored, instead of the existing
-	// ones.
-	Removed []string `query:"removed"`
-	// Archived is which sessions are listed: "false" those that are not archived, "true" those that are, "all" both.
-	// Without it, a list by thread_id, parent_id or removed has both, and any other list those that are not archived.
-	Archived      string    `query:"archived" schema:"enum=false|true|all"`
-	CreatedAfter  time.Time `query:"created_after"`
-	CreatedBefore time.Time `query:"created_before"`
-	// UpdatedAfter is inclusive and UpdatedBefore exclusive. A commit of a run updates its session, too.
-	UpdatedAfter  time.Time `query:"updated_after"`
-	UpdatedBefore time.Time `query:"updated_before"`
-	Limit         int       `query:"limit"`
-	Offset        int       `query:"offset"`
-	Cursor        string    `query:"cursor"`
-}
-
-// listSessions lists the principal's sessions, or those of any user for an administrator or operator. The policy
-// filters each page. The children of a session are for every principal that may read the session.
-func listSessions(c *request, in *listIn) (*pageBody[*cairn.Session], error) {
-	q := store.SessionQuery{UserID: in.UserID, ThreadID: in.ThreadID, Tags: in.Tags, Metadata: in.Metadata, Search: in.Search,
-		RootsOnly: true, CreatedAfter: in.CreatedAfter, CreatedBefore: in.CreatedBefore,
-		UpdatedAfter: in.UpdatedAfter, UpdatedBefore: in.UpdatedBefore}
-	var err error
-	if q.Agent, err = in.agentQuery.name(); err != nil {
-		return nil, err
-	}
-	p := paging{in.Limit, in.Offset, in.Cursor}
-	if err := cmp.Or(p.check(), withStatus(&q, in.Status)); err != nil {
-		return nil, err
-	}
-	for _, why := range in.Removed {
-		if store.Removal(why) != store.Deleted && store.Removal(why) != store.Expired {
-			return nil, cairn.Invalid("removed", "unknown value %q: must be %s or %s", why, store.Deleted, store.Expired)
-		}
-		q.Removed = append(q.Removed, store.Removal(why))
-	}
-	if q.Archived, err = in.archived(&q); err != nil {
-		return nil, err
-	}
-	if in.ParentID != "" { // whose root decides about the children as well
-		if _, err := c.open(in.ParentID, ActionRead); err != nil {
-			return nil, err
-		}
-		q.ParentID, q.RootsOnly = in.ParentID, false
-	}
-	if !c.principal.seesAll() {
-		if in.UserID != "" && in.UserID != c.principal.User {
-			return nil, cairn.Invalid("user_id", "may only be set by administrators and operators")
-		}
-	}
-	if !c.principal.seesAll() && in.ParentID == "" {
-		if c.principal.User == "" {
-			return pageAt[*cairn.Session](p, nil, ""), nil
-		}
-		q.UserID = c.principal.User
-	}
-	page, err := read(c.ctx, p, q,
-		func(q *store.SessionQuery, cursor string, limit int) { q.Cursor, q.Limit = cursor, limit }, c.h.eng.Sessions)
-	if err != nil {
-		return nil, err
-	}
-	out := &pageBody[*cairn.Session]{Items: []*cairn.Session{}, Next: page.Next, HasMore: page.HasMore, Limit: page.Limit, Offset: page.Offset, Cursor: page.Cursor}
-	for i := range page.Items {
-		row := &page.Items[i]
-		ok := in.ParentID != ""
-		if !ok {
-			ok, err = c.h.opts.Policy(c.ctx, Access{Principal: c.principal, Action: ActionRead, Session: row})
-		}
-		if err == nil && ok && in.Latest {
-			var latest *cairn.Session
-			latest, err = c.h.eng.Thread(c.ctx, row.ThreadID)
-			ok = err == nil && latest.ID == row.ID
-		}
-		if err != nil && !errors.Is(err, cairn.ErrNotFound) {
-			return nil, err
-		}
-		if ok {
-			out.Items = append(out.Items, public(row))
-		}
-	}
-	return out, nil
-}
-
-// archived returns which sessions a request lists, see store.SessionQuery.Archived.
-func (in *listIn) archived(q *store.SessionQuery) (*bool, error) {
-	switch in.Archived {
-	case "":
-		if in.ThreadID != "" || in.ParentID != "" || len(q.Removed) > 0 {
-			return nil, nil
-		}
-		return new(false), nil
-	case "all":
-		return nil, nil
-	case "false", "true":
-		return new(in.Archived == "true"), nil
-	}
-	return nil, cairn.Invalid("archived", "unknown value %q: must be one of false, true, all", in.Archived)
-}
-
-// withStatus adds the statuses by which a request selects sessions.
-func withStatus(q *store.SessionQuery, words []string) error {
-	known := enums[reflect.TypeFor[cairn.SessionStatus]()]
-	for _, word := range split(words) {
-		switch removal := store.Removal(word); {
-		case removal == store.Deleted || removal == store.Expired:
-			q.Removed = append(q.Removed, removal)
-		case slices.Contains(known, word):
-			q.Statuses = append(q.Statuses, cairn.SessionStatus(word))
-		default:
-			return cairn.Invalid("status", "unknown status %q: must be one of %s, %s, %s", word, strings.Join(known, ", "), store.Expired, store.Deleted)
-		}
-	}
-	if len(q.Removed) > 0 && len(q.Statuses) > 0 {
-		return cairn.Invalid("status", "%s and %s cannot be combined with other statuses", store.Expired, store.Deleted)
-	}
-	return nil
-}
-
-// split returns the words of a parameter that may be repeated, or have several words with commas between them.
-func split(values []string) (words []string) {
-	for _, value := range values {
-		words = append(words, strings.Split(value, ",")...)
-	}
-	return words
-}
 
 type idIn struct {
 	ID string `path:"id"`
@@ -173,6 +25,8 @@ type getIn struct {
 // sessionViewBody is a session with the additions that were requested.
 type sessionViewBody struct {
 	*cairn.Session
+	// Situation is why the session waits, its current activity, or the outcome of its last run.
+	Situation *cairn.Situation `json:"situation"`
 	// Messages, Checkpoints and Decisions are the first pages of these lists.
 	Messages    *messagesBody                 `json:"messages,omitempty"`
 	Checkpoints *pageBody[cairn.Checkpoint]   `json:"checkpoints,omitempty"`
@@ -186,7 +40,10 @@ func getSession(c *request, in *getIn) (*sessionViewBody, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &sessionViewBody{Session: public(part.row)}
+	out := &sessionViewBody{Session: c.publicTo(part.row)}
+	if out.Situation, err = c.situation(part); err != nil {
+		return nil, err
+	}
 	for _, what := range split(in.Include) {
 		switch what {
 		case "messages":
@@ -225,7 +82,7 @@ func listDecisions(c *request, in *decisionsIn) (*pageBody[cairn.CallDecision], 
 	if _, err := c.open(in.ID, ActionRead); err != nil {
 		return nil, err
 	}
-	page, err := c.h.eng.Decisions(c.ctx, in.ID, store.PageQuery{Cursor: in.Cursor, Limit: p.limit})
+	page, err := c.decisions(in.ID, store.PageQuery{Cursor: in.Cursor, Limit: p.limit})
 	if err != nil {
 		return nil, err
 	}
@@ -254,14 +111,7 @@ type checkpointIn struct {
 	Checkpoint string `path:"checkpoint"`
 }
 
-// checkpointViewBody is a checkpoint with the state of its session at that point.
-type checkpointViewBody struct {
-	*cairn.Checkpoint
-	// State is the session's state as of the checkpoint.
-	State json.RawMessage `json:"state"`
-}
-
-func getCheckpoint(c *request, in *checkpointIn) (*checkpointViewBody, error) {
+func getCheckpoint(c *request, in *checkpointIn) (*client.CheckpointView, error) {
 	if _, err := c.open(in.ID, ActionRead); err != nil {
 		return nil, err
 	}
@@ -270,7 +120,7 @@ func getCheckpoint(c *request, in *checkpointIn) (*checkpointViewBody, error) {
 		return nil, err
 	}
 	state, err := c.h.eng.State(c.ctx, in.ID, in.Checkpoint)
-	return &checkpointViewBody{Checkpoint: cp, State: state}, err
+	return &client.CheckpointView{Checkpoint: *cp, State: state}, err
 }
 
 // restoreSession restores a session that was deleted or has expired. The list of removed sessions knows its owner.
@@ -290,7 +140,7 @@ func restoreSession(c *request, in *markIn) (*cairn.Session, error) {
 		}
 	}
 	if len(page.Items) > 0 {
-		if err := c.allow(Access{Principal: c.principal, Action: ActionChange, Session: &page.Items[0]}, in.ID); err != nil {
+		if err := c.allow(Access{Action: ActionChange, Session: &page.Items[0]}, in.ID); err != nil {
 			return nil, err
 		}
 	}
@@ -339,17 +189,7 @@ type markIn struct {
 
 type patchIn struct {
 	ID string `path:"id" json:"-"`
-	// Title replaces the title. Fields that are absent stay unchanged.
-	Title *string   `json:"title,omitempty"`
-	Tags  *[]string `json:"tags,omitempty"`
-	// Metadata sets single entries; null or an empty string removes an entry.
-	Metadata  cairn.Metadata `json:"metadata,omitempty"`
-	ExpiresAt *time.Time     `json:"expires_at,omitempty"`
-	// UserID may be set by administrators only.
-	UserID *string `json:"user_id,omitempty"`
-	// Archived archives the session with the other sessions of its thread, or makes them current. Lists leave archived
-	// sessions out; nothing else changes, and the next message of the user makes the session current.
-	Archived *bool `json:"archived,omitempty"`
+	client.Change
 }
 
 func patchSession(c *request, in *patchIn) (*cairn.Session, error) {
@@ -373,27 +213,50 @@ func deleteSession(c *request, in *idIn) (none, error) {
 	return none{}, c.h.eng.Delete(c.ctx, row.ID)
 }
 
-// snapshotBody is a transcript with the log position from which events follow it.
-type snapshotBody struct {
-	// Session is the session as of the cursor.
-	Session *cairn.Session `json:"session"`
-	// Messages are its transcript.
-	Messages []cairn.Message `json:"messages"`
-	// State is its state.
-	State json.RawMessage `json:"state"`
-	// Cursor is the log position that all of this belongs to: later events are behind it.
-	Cursor string `json:"cursor"`
+type snapshotIn struct {
+	ID string `path:"id"`
+	// Last is the number of messages at the end of the transcript that are returned; 0 means all. There may be some more: a
+	// call precedes its result.
+	Last int `query:"last"`
 }
 
-func snapshot(c *request, in *idIn) (*snapshotBody, error) {
-	if _, err := c.open(in.ID, ActionRead); err != nil {
-		return nil, err
+func snapshot(c *request, in *snapshotIn) (*client.SessionSnapshot, error) {
+	if in.Last < 0 {
+		return nil, cairn.Invalid("last", "is negative")
 	}
-	snap, err := c.h.eng.Snapshot(c.ctx, in.ID)
+	row, err := c.open(in.ID, ActionRead)
 	if err != nil {
 		return nil, err
 	}
-	return &snapshotBody{Session: public(snap.Session), Messages: c.shown(snap.Messages), State: snap.State, Cursor: snap.Cursor().String()}, nil
+	from := 0
+	if in.Last > 0 {
+		from = max(0, row.MessageCount-in.Last)
+		if from, err = c.callBefore(row, from); err != nil {
+			return nil, err
+		}
+	}
+	snap, err := c.h.eng.SnapshotFrom(c.ctx, in.ID, from)
+	if err != nil {
+		return nil, err
+	}
+	return &client.SessionSnapshot{Session: c.publicTo(snap.Session), Messages: c.shown(snap.Messages), Offset: min(from, snap.Session.MessageCount), State: snap.State, Cursor: snap.Cursor()}, nil
+}
+
+// callBefore returns the index of the last message, up to an index, that is not the result of a call.
+func (c *request) callBefore(row *cairn.Session, from int) (int, error) {
+	for at := from; at > 0; at -= 10 {
+		first := max(0, at-9)
+		list, err := c.h.eng.Messages(c.ctx, row.ID, first, at-first+1)
+		if err != nil {
+			return 0, err
+		}
+		for i := len(list) - 1; i >= 0; i-- {
+			if list[i].Role != cairn.RoleTool {
+				return first + i, nil
+			}
+		}
+	}
+	return from, nil
 }
 
 type messagesIn struct {
@@ -488,11 +351,7 @@ func of[T any](c *request, in *pageIn, list func(context.Context, string, store.
 
 type branchIn struct {
 	ID string `path:"id" json:"-"`
-	// SessionID is the id of the new session; if it is empty, one is generated.
-	SessionID string `json:"session_id,omitempty"`
-	// CheckpointID or Messages is the point to branch from; without either, that is the end.
-	CheckpointID string `json:"checkpoint_id,omitempty"`
-	Messages     *int   `json:"messages,omitempty"`
+	client.Branching
 }
 
 func branch(c *request, in *branchIn) (*cairn.Session, error) {
@@ -503,14 +362,7 @@ func branch(c *request, in *branchIn) (*cairn.Session, error) {
 	if in.SessionID == "" {
 		in.SessionID = c.newID()
 	}
-	var opts []engine.BranchOption
-	if in.CheckpointID != "" {
-		opts = append(opts, engine.AtCheckpoint(in.CheckpointID))
-	}
-	if in.Messages != nil {
-		opts = append(opts, engine.AtMessage(*in.Messages))
-	}
-	made, err := c.h.eng.Branch(c.ctx, row.ID, in.SessionID, opts...)
+	made, err := c.h.eng.Branch(c.ctx, row.ID, in.SessionID, branchOptions(&in.Branching)...)
 	if errors.Is(err, cairn.ErrExists) && c.repeated() {
 		made, err = c.open(in.SessionID, ActionRead)
 	}
@@ -518,8 +370,8 @@ func branch(c *request, in *branchIn) (*cairn.Session, error) {
 }
 
 type rewindIn struct {
-	ID           string `path:"id" json:"-"`
-	CheckpointID string `json:"checkpoint_id"`
+	ID string `path:"id" json:"-"`
+	wire.Rewind
 }
 
 func rewind(c *request, in *rewindIn) (*cairn.Session, error) {
@@ -534,13 +386,26 @@ func rewind(c *request, in *rewindIn) (*cairn.Session, error) {
 	return public(row), err
 }
 
+type taintIn struct {
+	ID string `path:"id" json:"-"`
+	wire.ClearTaint
+}
+
+// clearTaint is for administrators: the session's own user may have written the text.
+func clearTaint(c *request, in *taintIn) (none, error) {
+	row, err := c.open(in.ID, ActionChange)
+	if err != nil {
+		return none{}, err
+	}
+	if !c.principal.Is(RoleAdmin) {
+		return none{}, cairn.Invalid("notes", "a taint may only be cleared by administrators")
+	}
+	return none{}, c.h.eng.ClearTaint(c.ctx, row.ID, in.Notes)
+}
+
 type stateIn struct {
 	ID string `path:"id" json:"-"`
-	// State is the new state: an object of the agent's state type.
-	State json.RawMessage `json:"state"`
-	// Version, if it is not 0, is the version of the session that the client saw. If the session has changed since, the
-	// state is not set.
-	Version int64 `json:"version,omitempty"`
+	wire.SetState
 }
 
 func putState(c *request, in *stateIn) (*cairn.Session, error) {
@@ -555,17 +420,18 @@ func putState(c *request, in *stateIn) (*cairn.Session, error) {
 	return public(row), err
 }
 
-func listQueue(c *request, in *idIn) (*pageBody[store.QueuedTurn], error) {
+func listQueue(c *request, in *idIn) (*pageBody[client.QueuedTurn], error) {
 	row, err := c.open(in.ID, ActionRead)
 	if err != nil {
 		return nil, err
 	}
 	turns, err := c.h.eng.Queue(c.ctx, row.ID)
-	for i := range turns {
-		turns[i].Messages = c.shown(turns[i].Messages)
+	items := make([]client.QueuedTurn, 0, len(turns))
+	for _, turn := range turns {
+		items = append(items, client.QueuedTurn{ID: turn.ID, Messages: c.shown(turn.Messages), Steer: turn.Steer, Context: turn.Context, At: turn.At, Model: turn.Model})
 	}
-	total := len(turns)
-	page := pageAt(paging{limit: total}, turns, "")
+	total := len(items)
+	page := pageAt(paging{limit: total}, items, "")
 	page.Total = &total
 	return page, err
 }

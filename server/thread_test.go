@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/server/aisdk"
 	"github.com/cairn-agents/cairn/store"
 )
@@ -80,14 +82,14 @@ func TestExpiredSessionIsRefused(t *testing.T) {
 	w.post(200, "a", "s", nil, text("user", "one", "hi"))
 	w.pass(2 * time.Hour)
 	again := map[string]any{"id": "s", "messages": []aisdk.Message{text("user", "two", "ho")}}
-	start := startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "ho"}}
+	start := startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "ho"}}}
 	for _, r := range []struct {
 		method, path string
 		body         any
 	}{
 		{"POST", "/chat", again}, {"GET", "/chat/s", nil}, {"GET", "/chat/s/stream", nil}, {"GET", "/chat/s/branches", nil},
 		{"POST", "/chat/s/interrupt", nil}, {"POST", "/start", start}, {"GET", "/sessions/s", nil}, {"GET", "/status?session_id=s", nil},
-		{"GET", "/sessions/s/messages", nil}, {"POST", "/sessions/s/branch", nil}, {"POST", "/sessions", createIn{SessionID: "s", Agent: "bot"}},
+		{"GET", "/sessions/s/messages", nil}, {"POST", "/sessions/s/branch", nil}, {"POST", "/sessions", createIn{Create: wire.Create{SessionID: "s", Agent: "bot"}}},
 	} {
 		if p := want[problemBody](w, 410, "a", r.method, r.path, r.body); p.Code != "expired" || p.Retryable {
 			t.Errorf("%s %s: %+v", r.method, r.path, p)
@@ -112,7 +114,7 @@ func TestExpiredSessionIsRestoredByAMessage(t *testing.T) {
 	w.post(200, "a", "s", nil, text("user", "two", "ho"))
 	wantChat(t, "restored by POST /chat", w.chat("a", "s"), "user: hi", "assistant: You said: hi", "user: ho", "assistant: You said: ho")
 	w.pass(2 * time.Hour)
-	if begun := want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "hey"}}); begun.SessionID != "s" || begun.Turn != 3 {
+	if begun := want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "hey"}}}); begun.SessionID != "s" || begun.Turn != 3 {
 		t.Errorf("restored by POST /start: %+v", begun)
 	}
 	if ids := w.sessionIDs("a", "thread_id=s"); len(ids) != 1 {
@@ -125,7 +127,7 @@ func TestExpiredSessionIsRestoredByAMessage(t *testing.T) {
 // once.
 func TestExpiredSessionIsFollowedByANewOne(t *testing.T) {
 	w := mortal(t, Threads{OnExpired: ExpiredNew})
-	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot", contextBody: contextBody{Tags: []string{"vip"}}})
+	want[cairn.Session](w, 201, "a", "POST", "/sessions", createIn{Create: wire.Create{SessionID: "s", Agent: "bot"}, Context: client.Context{Tags: []string{"vip"}}})
 	w.post(200, "a", "s", nil, text("user", "one", "hi"))
 	seen := want[chatBody](w, 200, "a", "GET", "/chat/s", nil).Messages
 	w.pass(2 * time.Hour)
@@ -161,7 +163,7 @@ func TestExpiredSessionIsFollowedByANewOne(t *testing.T) {
 	if ids := w.sessionIDs("e", "thread_id=s"); len(ids) != 0 {
 		t.Errorf("another user sees %q", ids)
 	}
-	if begun := want[startedBody](w, 202, "a", "POST", "/start", startIn{SessionID: "s", Input: inputBody{Text: "hey"}}); begun.SessionID != row.ID {
+	if begun := want[client.Started](w, 202, "a", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Input: client.UserMessage{Text: "hey"}}}); begun.SessionID != row.ID {
 		t.Errorf("POST /start with the thread's id: %+v", begun)
 	}
 	w.settled(row.ID)
@@ -194,10 +196,10 @@ func TestThreadKeepsItsID(t *testing.T) {
 	if err := w.eng.Erase(t.Context(), "s"); err != nil {
 		t.Fatal(err)
 	}
-	want[problemBody](w, 404, "e", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"})
-	want[problemBody](w, 404, "e", "POST", "/start", startIn{SessionID: "s", Agent: "bot", Input: inputBody{Text: "mine"}})
+	want[problemBody](w, 404, "e", "POST", "/sessions", createIn{Create: wire.Create{SessionID: "s", Agent: "bot"}})
+	want[problemBody](w, 404, "e", "POST", "/start", startIn{Turn: client.Turn{SessionID: "s", Agent: "bot", Input: client.UserMessage{Text: "mine"}}})
 	w.post(404, "e", "s", nil, text("user", "three", "mine"))
-	if p := want[problemBody](w, 409, "a", "POST", "/sessions", createIn{SessionID: "s", Agent: "bot"}); p.Code != "already_exists" {
+	if p := want[problemBody](w, 409, "a", "POST", "/sessions", createIn{Create: wire.Create{SessionID: "s", Agent: "bot"}}); p.Code != "already_exists" {
 		t.Errorf("got %+v", p)
 	}
 	wantChat(t, "without its first session", w.chat("a", "s"), "user: ho", "assistant: You said: ho")

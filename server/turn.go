@@ -47,7 +47,8 @@ func (c *request) turn(row *cairn.Session, runs []cairn.Run, v aisdk.Version, se
 	if len(runs) == 0 {
 		return &cairn.Error{Code: cairn.ErrNotFound, Field: "id", Message: "session has no turn"}
 	}
-	t := turnReader{eng: c.h.eng, session: row.ID, first: runs[0].ID, enc: aisdk.New(v, row.ID, aisdk.TurnID(runs[0].ID))}
+	t := turnReader{eng: c.h.eng, id: row.ID, session: c.bareID(row.ID), bare: c.tenant() != "", first: runs[0].ID,
+		enc: aisdk.New(v, c.bareID(row.ID), aisdk.TurnID(runs[0].ID))}
 	t.enc.Address = c.addresses()
 	if seen != nil {
 		t.from = runs[len(runs)-1].ID
@@ -89,7 +90,8 @@ func (c *request) whole(run *engine.Run, v aisdk.Version) error {
 
 // begun streams the turn that has begun with a run, as it happens. It needs nothing of the store but the events.
 func (c *request) begun(run *engine.Run, v aisdk.Version) error {
-	t := turnReader{events: run.SessionEvents, session: run.SessionID(), first: run.ID(), enc: aisdk.New(v, run.SessionID(), aisdk.TurnID(run.ID()))}
+	session := c.bareID(run.SessionID())
+	t := turnReader{events: run.SessionEvents, session: session, bare: c.tenant() != "", first: run.ID(), enc: aisdk.New(v, session, aisdk.TurnID(run.ID()))}
 	t.enc.Address = c.addresses()
 	return c.follow(&t, ids.Log(run.SessionID(), run.Cursor().Incarnation))
 }
@@ -132,7 +134,9 @@ func (c *request) trimmed(row *cairn.Session, runs []cairn.Run, to int, rest []c
 // turnReader reads a turn from the log.
 type turnReader struct {
 	eng     *engine.Engine // for history
-	session string
+	id      string         // of the session
+	session string         // the id as the client knows it
+	bare    bool           // the client knows names of the session's tenant
 	enc     *aisdk.Encoder
 	first   string // first run of the turn
 	from    string // run that the stream begins with; empty for the first
@@ -150,7 +154,7 @@ const replayed = 1000
 // history reads the existing events.
 func (t *turnReader) history(ctx context.Context) error {
 	for {
-		list, err := t.eng.History(ctx, t.session, t.after, replayed)
+		list, err := t.eng.History(ctx, t.id, t.after, replayed)
 		if err != nil {
 			return err
 		}
@@ -179,6 +183,11 @@ func (t *turnReader) mine(ev *cairn.Event) bool {
 func (t *turnReader) read(ctx context.Context, log *shared.Log, yield func([]byte, error) bool) {
 	past := t.past
 	t.past = nil
+	if t.bare {
+		for i := range past {
+			bareEvent(&past[i])
+		}
+	}
 	if t.from != "" {
 		past = t.skip(past)
 	}
@@ -194,6 +203,9 @@ func (t *turnReader) read(ctx context.Context, log *shared.Log, yield func([]byt
 		ev = next
 		if !t.mine(&ev) {
 			continue
+		}
+		if t.bare {
+			bareEvent(&ev)
 		}
 		if t.enc.Taken(&ev) {
 			yield(nil, sse.ErrCut)

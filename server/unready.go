@@ -2,20 +2,15 @@ package server
 
 import (
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/engine"
 )
 
 // Unready determines how a turn is handled if its session cannot take it at once.
-type Unready struct {
-	// OnBusy is one of reject, enqueue, interrupt, rollback, steer: see [engine.OnBusy]. Empty means the value that the
-	// server's Options.Unready returns, else reject; for a chat client's message, else enqueue.
-	OnBusy string `json:"on_busy,omitempty" schema:"enum=reject|enqueue|interrupt|rollback|steer"`
-	// OnWaiting is one of refuse, withdraw, enqueue: see [engine.OnWaiting]. Empty means the value that the server's
-	// Options.Unready returns, else refuse.
-	OnWaiting string `json:"on_waiting,omitempty" schema:"enum=refuse|withdraw|enqueue"`
-}
+type Unready = client.Unready
 
-func (u *Unready) options() ([]engine.RunOption, error) {
+// unreadyOptions returns the options of a turn for it.
+func unreadyOptions(u Unready) ([]engine.RunOption, error) {
 	busy, ok := onBusy[u.OnBusy]
 	if !ok {
 		return nil, cairn.Invalid("on_busy", "unknown value %q: must be one of reject, enqueue, interrupt, rollback, steer", u.OnBusy)

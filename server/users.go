@@ -14,17 +14,17 @@ type users struct {
 	burst   int
 
 	mu     sync.Mutex
-	list   map[string]*usage
+	list   map[string]*allowance
 	forget int // number of users at which idle ones are forgotten
 }
 
-type usage struct {
+type allowance struct {
 	requests *rate.Limiter
 	streams  int
 }
 
 func newUsers(streams, perMinute int) *users {
-	u := &users{streams: streams, limit: rate.Inf, list: map[string]*usage{}, forget: idleUsers}
+	u := &users{streams: streams, limit: rate.Inf, list: map[string]*allowance{}, forget: idleUsers}
 	if perMinute > 0 {
 		u.limit, u.burst = rate.Limit(float64(perMinute)/60), max(perMinute/10, 1)
 	}
@@ -34,13 +34,13 @@ func newUsers(streams, perMinute int) *users {
 // idleUsers is the smallest number of users at which idle ones are forgotten.
 const idleUsers = 10_000
 
-func (u *users) of(name string) *usage {
+func (u *users) of(name string) *allowance {
 	x := u.list[name]
 	if x == nil {
 		if len(u.list) >= u.forget {
 			u.forgetIdle()
 		}
-		x = &usage{requests: rate.NewLimiter(u.limit, u.burst)}
+		x = &allowance{requests: rate.NewLimiter(u.limit, u.burst)}
 		u.list[name] = x
 	}
 	return x
@@ -65,6 +65,13 @@ func (u *users) request(name string) error {
 		return &httpError{http.StatusTooManyRequests, "too_many_requests", "request limit of the user exceeded"}
 	}
 	return nil
+}
+
+// exhausted reports whether nothing is left of a user's allowance of requests.
+func (u *users) exhausted(name string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.of(name).requests.Tokens() < 1
 }
 
 // stream takes a stream from a user's allowance until leave is called.

@@ -118,21 +118,9 @@ func quoteColons(front string) (quoted string, changed bool) {
 // CheckFrontMatter reports whether the front matter of a SKILL.md has the same fields and values as a JSON object. A
 // server that publishes skills describes each by such an object.
 func CheckFrontMatter(raw []byte, want json.RawMessage) error {
-	front, _, ok := split(strings.ReplaceAll(strings.TrimPrefix(string(raw), "\ufeff"), "\r\n", "\n"))
-	if !ok {
-		return fmt.Errorf("SKILL.md: must begin with front matter between two lines of ---")
-	}
-	var node yaml.Node
-	if err := yaml.Load([]byte(front), &node); err != nil {
-		return fmt.Errorf("SKILL.md: front matter: %w", err)
-	}
-	value, err := plain(&node, 0)
+	got, err := FrontMatter(raw)
 	if err != nil {
-		return fmt.Errorf("SKILL.md: front matter: %w", err)
-	}
-	got, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("SKILL.md: front matter: %w", err)
+		return err
 	}
 	var a, b any
 	if err := cmp.Or(json.Unmarshal(got, &a), json.Unmarshal(want, &b)); err != nil {
@@ -142,6 +130,43 @@ func CheckFrontMatter(raw []byte, want json.RawMessage) error {
 		return fmt.Errorf("SKILL.md: front matter differs from its description")
 	}
 	return nil
+}
+
+// FrontMatter returns the front matter of a SKILL.md as a JSON object, with the fields and values as they are written.
+func FrontMatter(raw []byte) (json.RawMessage, error) {
+	front, _, ok := split(strings.ReplaceAll(strings.TrimPrefix(string(raw), "\ufeff"), "\r\n", "\n"))
+	if !ok {
+		return nil, fmt.Errorf("SKILL.md: must begin with front matter between two lines of ---")
+	}
+	var node yaml.Node
+	if err := yaml.Load([]byte(front), &node); err != nil {
+		return nil, fmt.Errorf("SKILL.md: front matter: %w", err)
+	}
+	value, err := plain(&node, 0)
+	if err != nil {
+		return nil, fmt.Errorf("SKILL.md: front matter: %w", err)
+	}
+	object, err := json.Marshal(value)
+	if err != nil {
+		return nil, fmt.Errorf("SKILL.md: front matter: %w", err)
+	}
+	return object, nil
+}
+
+// Format returns a skill as a SKILL.md: the front matter of its Info, and its Body.
+func Format(s *Skill) ([]byte, error) {
+	front, err := yaml.Dump(struct {
+		Name          string            `yaml:"name"`
+		Description   string            `yaml:"description"`
+		License       string            `yaml:"license,omitempty"`
+		Compatibility string            `yaml:"compatibility,omitempty"`
+		Metadata      map[string]string `yaml:"metadata,omitempty"`
+		AllowedTools  string            `yaml:"allowed-tools,omitempty"`
+	}{s.Name, s.Description, s.License, s.Compatibility, s.Metadata, strings.Join(s.AllowedTools, " ")})
+	if err != nil {
+		return nil, fmt.Errorf("SKILL.md: front matter: %w", err)
+	}
+	return fmt.Appendf(nil, "---\n%s---\n%s\n", front, s.Body), nil
 }
 
 // plain returns a value of YAML as JSON has it. A time stays the text that was written.

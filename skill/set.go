@@ -100,6 +100,9 @@ type loaded struct {
 	Text string `json:"text"`
 }
 
+// Provider returns the skills of the set, for those who publish them.
+func (s *Set) Provider() Provider { return s.skills }
+
 // Name implements [cairn.Toolset].
 func (s *Set) Name() string { return s.name }
 

@@ -110,7 +110,7 @@ func (s *Set) load(ctx context.Context, call *cairn.Call, input json.RawMessage,
 	if err := switchOn(call, sk.AllowedTools); err != nil {
 		return nil, err
 	}
-	if err := define.Publish(call, cairn.EventSkillLoaded, in.Name); err != nil {
+	if err := define.Publish(call, cairn.EventSkillLoaded, in.Name, ""); err != nil {
 		return nil, err
 	}
 	return json.Marshal(text)

@@ -13,10 +13,11 @@ import (
 )
 
 // Copy copies a session tree with everything it owns, and its event log with the same sequences, and then compares the
-// copy with the original. copied is false if an equal tree already exists in to, so an interrupted copy can be
-// repeated. It returns the errors of [Copied], ErrStale for a tree that changes during the copy, and ErrCorrupt if the
-// copy differs from the original; the copy then stays for inspection. Both stores have the tree afterwards. It is safe
-// to continue it in only one of them. [CopyTrees] copies many trees, faster.
+// copy with the original. The files of its workspaces and its artifacts follow, also if the tree exists in to. copied
+// is false if an equal tree already exists in to, so an interrupted copy can be repeated. It returns the errors of
+// [Copied], ErrStale for a tree that changes during the copy, and ErrCorrupt if the copy differs from the original; the
+// copy then stays for inspection. Both stores have the tree afterwards. It is safe to continue it in only one of them.
+// [CopyTrees] copies many trees, faster.
 func Copy(ctx context.Context, from, to Importer, root string) (copied bool, err error) {
 	t := newCopier(from, to).tree(ctx, root)
 	return t.Copied, t.Err
@@ -59,12 +60,17 @@ func anotherThere(root, difference string) error {
 }
 
 // Compare reads a session tree from two stores and names the first kind of item in which the two differ; empty if they
-// are equal. TTLs are compared only if both stores are Sweepers. A tree that only one of the stores has is an error.
+// are equal. TTLs are compared only if both stores are Sweepers, and blobs are not compared. A tree that only one of the
+// stores has is an error.
 func Compare(ctx context.Context, a, b Importer, root string) (difference string, err error) {
-	ttl := keepTTLs(a, b)
-	next, stop := iter.Pull2(Export(ctx, b, root))
+	return compare(root, export(ctx, a, root, false), export(ctx, b, root, false), keepTTLs(a, b))
+}
+
+// compare is Compare for the parts of a tree.
+func compare(root string, a, b iter.Seq2[*Part, error], ttl bool) (difference string, err error) {
+	next, stop := iter.Pull2(b)
 	defer stop()
-	for part, err := range Export(ctx, a, root) {
+	for part, err := range a {
 		if err != nil {
 			return "", err
 		}

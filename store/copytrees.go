@@ -34,10 +34,14 @@ type TreeCopy struct {
 	// Sessions, Messages and Events count the original's sessions, messages and events, as far as they could be read.
 	Sessions, Messages int
 	Events             int64
+	// Blobs counts the blobs of workspaces and artifacts that both stores have afterwards.
+	Blobs int
 	// Copied is false if an equal tree already exists in the other store, or for an error.
 	Copied bool
 	// Err is the error that [Copy] returns for the tree; nil if both stores have it.
 	Err error
+
+	owner BlobOwner // of its blobs
 }
 
 // CopyTrees copies session trees as [Copy] does, many at a time, and yields the outcome of each in the order of roots.
@@ -138,9 +142,20 @@ func (c *copier) trees(ctx context.Context, roots []string) []TreeCopy {
 		default:
 			t.Err = c.check(checking, root, sources[root], false)
 		}
+		if again[i] {
+			return
+		}
+		c.blobs(checking, t)
 		t.Copied = t.Copied && t.Err == nil
 	})
 	return list
+}
+
+// blobs copies the blobs of a tree that both stores have.
+func (c *copier) blobs(ctx context.Context, t *TreeCopy) {
+	if t.Err == nil {
+		t.Blobs, t.Err = copyBlobs(ctx, c.from, c.to, t.owner)
+	}
 }
 
 // each calls do for each tree of a batch, concurrently.
@@ -163,14 +178,19 @@ func (c *copier) tree(ctx context.Context, root string) TreeCopy {
 		t.Copied, err = c.streamed(ctx, root)
 	}
 	t.Err = err
+	c.blobs(context.WithoutCancel(ctx), &t) // what was imported is reported
+	t.Copied = t.Copied && t.Err == nil
 	return t
 }
 
-// admit counts what a tree has, and refuses one that runs.
+// admit notes what a tree has, and refuses one that runs.
 func (t *TreeCopy) admit(rows []cairn.Session, log *driver.LogExtent) error {
 	t.Sessions, t.Messages, t.Events = len(rows), 0, log.Last-log.First+1
 	for i := range rows {
 		t.Messages += rows[i].MessageCount
+		if rows[i].ID == t.Root {
+			t.owner = driver.OwnerOfBlobs(&rows[i])
+		}
 	}
 	return atRest(rows)
 }
@@ -204,7 +224,7 @@ func (c *copier) streamed(ctx context.Context, root string) (copied bool, err er
 	if there || err != nil {
 		return false, err
 	}
-	if err := c.to.Import(ctx, root, Export(ctx, c.from, root)); err != nil {
+	if err := c.to.Import(ctx, root, export(ctx, c.from, root, false)); err != nil {
 		return false, err
 	}
 	difference, err := Compare(ctx, c.from, c.to, root)

@@ -12,13 +12,22 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// Export yields a session tree with its event log in parts of bounded size. Messages, states, runs, checkpoints, calls
-// and events come in pages; a session's row, queue, staged pieces and cache are held whole. The error is ErrStale if
-// the tree has changed during the export, and ErrInvalid for a session that is not a root. Two stores with the same
-// tree yield the same parts.
+// Export yields a session tree with its event log and the blobs of its workspaces and artifacts in parts of bounded
+// size, which [Import] reads, also as JSON in a later version. Messages, states, runs, checkpoints, calls and events come
+// in pages, blobs up to 16 MiB at once; a session's row, queue, staged pieces and cache are held whole. The error is
+// ErrStale if the tree has changed during the export, and ErrInvalid for a session that is not a root. Two stores with
+// the same tree yield the same parts, except for the order of blobs.
 func Export(ctx context.Context, st Importer, root string) iter.Seq2[*Part, error] {
+	return export(ctx, st, root, true)
+}
+
+// export is Export with or without blobs.
+func export(ctx context.Context, st Importer, root string, files bool) iter.Seq2[*Part, error] {
 	return func(yield func(*Part, error) bool) {
 		x := exporter{ctx: ctx, st: st, root: root, yield: yield}
+		if p, ok := driver.As[BlobProvider](st); ok && files {
+			x.blobs = p.Blobs()
+		}
 		if err := x.tree(); err != nil && !errors.Is(err, errEnough) {
 			yield(nil, err)
 		}
@@ -33,6 +42,7 @@ type exporter struct {
 	st    Importer
 	root  string
 	log   string // its name
+	blobs Blobs  // nil if they are left out
 	yield func(*Part, error) bool
 	// admit, if set, is called before the first part and may refuse the tree.
 	admit func(rows []cairn.Session, log *driver.LogExtent) error
@@ -60,12 +70,17 @@ func (x *exporter) tree() error {
 			return err
 		}
 	}
+	owner := driver.OwnerOfBlobs(&rows[0])
+	count, err := x.countBlobs(owner)
+	if err != nil {
+		return err
+	}
 	for i := range rows {
-		var log *driver.LogExtent
+		head := &driver.SessionPart{}
 		if i == 0 {
-			log = extent
+			head.Log, head.BlobCount = extent, count
 		}
-		if err := x.session(&rows[i], log); err != nil {
+		if err := x.session(&rows[i], head); err != nil {
 			return err
 		}
 	}
@@ -79,6 +94,11 @@ func (x *exporter) tree() error {
 		}
 		after = events[len(events)-1].Sequence
 		if err := x.give(&Part{Events: events}); err != nil {
+			return err
+		}
+	}
+	if count > 0 {
+		if err := x.files(owner, count); err != nil {
 			return err
 		}
 	}
@@ -115,14 +135,14 @@ func (x *exporter) changed() error {
 	return cairn.Errorf(cairn.ErrStale, "session %q has changed while it was read", x.root)
 }
 
-// session yields everything of one session.
-func (x *exporter) session(row *cairn.Session, log *driver.LogExtent) error {
+// session yields everything of one session. head has what only a root has.
+func (x *exporter) session(row *cairn.Session, head *driver.SessionPart) error {
 	id := row.ID
 	inside, err := x.st.Inside(x.ctx, id, 0, driver.ExportStates)
 	if err != nil {
 		return err
 	}
-	head := &driver.SessionPart{Row: *row, Secret: row.Secret, Inside: *inside, Log: log}
+	head.Row, head.Secret, head.Inside = *row, row.Secret, *inside
 	head.Inside.States = nil
 	if err := x.give(&Part{Session: head}); err != nil {
 		return err

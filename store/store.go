@@ -83,10 +83,38 @@ type (
 )
 
 const (
+	// MaxRecordTTL is the longest time to live of a record.
+	MaxRecordTTL = driver.MaxRecordTTL
 	// UserRecords is the namespace of the records that belong to users, and are erased with them.
 	UserRecords = driver.UserRecords
 	// AnyVersion is the version of a write that replaces any existing record.
 	AnyVersion = driver.AnyVersion
+)
+
+// Usage rows and their sums: see [driver.Usages].
+type (
+	Usages        = driver.Usages
+	UsageProvider = driver.UsageProvider
+)
+
+// Memories of agents, by scope: see [driver.Memories]. Package memory gives them their meaning.
+type (
+	Memories       = driver.Memories
+	MemoryProvider = driver.MemoryProvider
+	MemoryScope    = driver.MemoryScope
+)
+
+const (
+	MemoryOfSession = driver.MemoryOfSession
+	MemoryOfUser    = driver.MemoryOfUser
+	MemoryOfGroup   = driver.MemoryOfGroup
+)
+
+// Blobs are values that are found by their content: see [driver.Blobs]. Package workspace keeps files in them.
+type (
+	Blobs        = driver.Blobs
+	BlobProvider = driver.BlobProvider
+	BlobOwner    = driver.BlobOwner
 )
 
 // Interfaces of a store that [Copy] and [Export] need, and the parts of a session tree in transfer.

@@ -203,7 +203,7 @@ func play(b *bench, script string) string {
 // secretNames replaces random ids with numbered ones of the same length.
 type secretNames map[string]string
 
-var secretID = regexp.MustCompile(`(call|approval|child)_[a-z2-7]{26}\b`)
+var secretID = regexp.MustCompile(`(call|approval|child|mem)_[a-z2-7]{26}\b`)
 
 // incarnation matches incarnations in the JSON of sessions and events, and where a list of events continues.
 var incarnation = regexp.MustCompile(`("(?:incarnation|cursor|next)": ?"|more: --after )[a-z2-7]{12}\b`)

@@ -10,11 +10,13 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/demo"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/durations"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/effects"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/models"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/sessions"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/setup"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/upkeep"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/usages"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/work"
 )
 
@@ -23,6 +25,8 @@ type grammar struct {
 	Demo     demo.Command      `cmd:"" help:"Talk to a support agent over a small shop. Lines on standard input work too."`
 	Sessions sessions.Commands `cmd:"" help:"Show and change stored sessions."`
 	Inbox    inbox.Commands    `cmd:"" help:"Answer pending calls: list, approve, deny, answer, claim them."`
+	Effects  effects.Commands  `cmd:"" help:"Settle effects whose outcome is unknown: list, confirm, dismiss them."`
+	Usage    usages.Command    `cmd:"" help:"Print the usage and cost of all sessions, by day, user, agent, model, tool or tag."`
 	Work     work.Commands     `cmd:"" help:"Run a worker, or list all workers."`
 	Serving  serving           `embed:""`
 	Removal  upkeep.Removal    `embed:""`

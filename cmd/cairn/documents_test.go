@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/skillsync"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 	"github.com/cairn-agents/cairn/model/open"
 )
@@ -40,8 +41,8 @@ var (
 // languages are the names of what a sample is in, by the names that a fence may have.
 var languages = map[string]string{"sh": "sh", "bash": "sh", "shell": "sh", "console": "sh", "yaml": "yaml", "yml": "yaml"}
 
-// samples returns the indented blocks of a document, and those that are marked as commands or YAML. A comment on a line before
-// a block, <!-- not run: REASON -->, excludes it.
+// samples returns the indented blocks of a document, and those that are marked as commands or YAML. A comment on a line
+// before a block, <!-- not run: REASON -->, excludes it.
 func samples(t *testing.T, file string) (list []*sample) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(top, file))
@@ -348,9 +349,15 @@ func TestFilesInDocuments(t *testing.T) {
 			}
 			found++
 			text := strings.Join(s.lines, "\n")
+			if strings.HasPrefix(text, "into:") { // of cairn skills sync
+				if _, err := skillsync.Parse(s.String(), []byte(text)); err != nil {
+					t.Error(err)
+				}
+				continue
+			}
 			env := map[string]string{}
 			for _, m := range variable.FindAllStringSubmatch(text, -1) {
-				env[m[1]] = "0123456789abcdef"
+				env[m[1]] = strings.Repeat("0123456789abcdef", 2)
 			}
 			c, err := config.Parse(s.String(), []byte(text), env, open.Providers())
 			if err == nil && c.Store != "memory" {

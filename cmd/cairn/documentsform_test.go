@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -21,17 +22,6 @@ func readDocument(t *testing.T, file string) string {
 // a newcomer reads.
 func TestFormOfDocuments(t *testing.T) {
 	t.Parallel()
-	skill := readDocument(t, "docs/SKILL.md") // https://agentskills.io/specification
-	front := regexp.MustCompile(`\A---\nname: ([^\n]+)\ndescription: ([^\n]+)\n---\n\n# `).FindStringSubmatch(skill)
-	if front == nil {
-		t.Fatal("docs/SKILL.md does not begin with the front matter of a skill")
-	}
-	if !regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`).MatchString(front[1]) || len(front[1]) > 64 {
-		t.Errorf("%q is not a skill's name", front[1])
-	}
-	if len(front[2]) > 1024 || strings.Contains(front[2], ": ") {
-		t.Errorf("the description has %d bytes, or a colon that YAML reads", len(front[2]))
-	}
 	if list := readDocument(t, "llms.txt"); !regexp.MustCompile(`\A# [^\n]+\n\n> [^\n]+\n(?s:.*)\n## `).MatchString(list) {
 		t.Error("llms.txt does not begin with a title and a summary") // https://llmstxt.org
 	}
@@ -40,5 +30,24 @@ func TestFormOfDocuments(t *testing.T) {
 	}
 	if n := len(strings.Fields(readDocument(t, "docs/ARCHITECTURE.md"))); n > 5000 {
 		t.Errorf("docs/ARCHITECTURE.md has %d words", n)
+	}
+}
+
+// TestSkillsOfRepository has cairn skills validate check every skill of this repository.
+func TestSkillsOfRepository(t *testing.T) {
+	t.Parallel()
+	list, err := exec.Command("git", "-C", top, "ls-files", "SKILL.md", "*/SKILL.md").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"skills", "validate"}
+	for _, file := range strings.Fields(string(list)) {
+		args = append(args, filepath.Join(top, filepath.Dir(file)))
+	}
+	if len(args) < 4 {
+		t.Fatalf("only %q were found", args[2:])
+	}
+	if stdout, stderr, code := newBench(t).run("", args...); code != 0 || !strings.Contains(stdout, "no mistakes") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 }

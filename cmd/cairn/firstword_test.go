@@ -115,6 +115,7 @@ func (l countedLog) Follow(ctx context.Context, log string, after int64) iter.Se
 type talk struct {
 	t   testing.TB
 	st  *counted
+	eng *engine.Engine
 	url string
 	// asked gets the calls of the store until the model is called.
 	asked chan []string
@@ -143,7 +144,7 @@ func newTalk(t testing.TB, st store.Store, delay time.Duration) *talk {
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
 	t.Cleanup(h.Drain)
-	s.url = srv.URL
+	s.eng, s.url = eng, srv.URL
 	return s
 }
 
@@ -177,6 +178,18 @@ func (s *talk) post(body string) (begun, followed []string) {
 		}
 	}
 	return begun, followed
+}
+
+// ended waits until the process has put a session away after its last run: the stream of the run ends before that.
+func (s *talk) ended(chat string) {
+	s.t.Helper()
+	run, err := s.eng.Attach(s.t.Context(), chat)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := run.Wait(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // said is the body of a post with a message, after what the page shows of earlier turns.
@@ -229,9 +242,11 @@ func TestFewCallsBeforeTheFirstWord(t *testing.T) {
 				}
 			}
 			check("a new session", one, said("s", "m1"), "List List Commit")
+			one.ended("s")
 			check("a session that this process has in memory", one, said("s", "m2", one.shown("s")), "List Commit")
 			check("a session that another process has driven", other, said("s", "m3", one.shown("s")), "List Read Commit")
 			check("a session that another process has driven since", one, said("s", "m4", one.shown("s")), "List Read Commit")
+			one.ended("s")
 			check("a client that shows nothing", one, said("s", "m5"), "List Commit")
 			check("a session with an id of the server's", one, said("", "m1"), "Commit")
 		})

@@ -63,6 +63,56 @@ func (s *servingProcess) as(token, method, path, body string) int {
 	return res.StatusCode
 }
 
+// Users are confined to the tenants that the file, or their identity provider, gives them.
+func TestServeTenants(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	id := newIssuer(t)
+	users := fmt.Sprintf("user: alice, tenant: acme}, {token: bobs-token-bobs-token, user: alice, tenant: other}, {token: root-token-root-token, user: root, roles: [admin], tenant: '*'}], "+
+		"jwt: {issuer: 'https://id.example.com', audience: cairn, jwks_url: %s/keys, user_claim: email, tenant_claim: org.slug, default_roles: [user]}}", id.URL)
+	file := b.file(t, "cairn.yaml", guide("a"))
+	text := strings.Replace(string(must(os.ReadFile(file))), "user: alice}]}", users, 1)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := b.serve(t, file)
+	if got := s.as(aliceToken, "POST", "/sessions", `{"session_id": "s", "agent": "guide"}`); got != http.StatusCreated {
+		t.Errorf("acme's session: %d", got)
+	}
+	of := func(tenant any) string {
+		return id.token("alice", map[string]any{"org": map[string]any{"slug": tenant}})
+	}
+	for name, c := range map[string]struct {
+		token, path string
+		want        int
+	}{
+		"the user":                 {aliceToken, "/sessions/s", http.StatusOK},
+		"of another tenant":        {"bobs-token-bobs-token", "/sessions/s", http.StatusNotFound},
+		"the platform":             {"root-token-root-token", "/sessions/acme::s", http.StatusOK},
+		"the platform by name":     {"root-token-root-token", "/sessions/s", http.StatusNotFound},
+		"signed, the user":         {of("acme"), "/sessions/s", http.StatusOK},
+		"signed, without tenant":   {id.token("alice", nil), "/sessions/s", http.StatusUnauthorized},
+		"signed, of no tenant":     {of(""), "/sessions/s", http.StatusUnauthorized},
+		"signed, the tenant twice": {of("acme::x"), "/sessions/s", http.StatusUnauthorized},
+	} {
+		if got := s.as(c.token, "GET", c.path, ""); got != c.want {
+			t.Errorf("%s: %d, want %d", name, got, c.want)
+		}
+	}
+	if got := s.as(of("other"), "GET", "/sessions/s", ""); got != http.StatusNotFound {
+		t.Errorf("signed, of another tenant: %d", got)
+	}
+	if got := s.as(of("other"), "POST", "/sessions", `{"session_id": "s", "agent": "guide"}`); got != http.StatusCreated {
+		t.Errorf("other's session: %d", got)
+	}
+	list, _, _ := b.run("", "sessions", "list")
+	if strings.Count(list, "::s ") != 2 || !strings.Contains(list, "other::s ") || !strings.Contains(list, "acme::alice ") {
+		t.Errorf("sessions in the store:\n%s", list)
+	}
+	s.signal(syscall.SIGTERM)
+	s.end()
+}
+
 // Users of an identity provider are admitted in addition to those of auth.tokens, each to their own sessions, until
 // the file changes.
 func TestServeJWT(t *testing.T) {

@@ -115,7 +115,7 @@ type stream struct {
 func newStream(t *testing.T, url, session, words string) *stream {
 	t.Helper()
 	c := must(client.New(url, &client.Options{Token: aliceToken}))
-	run := must(c.Start(t.Context(), client.Turn{SessionID: session, Agent: "guide", Input: client.Input{Text: words}}))
+	run := must(c.Start(t.Context(), client.Turn{SessionID: session, Agent: "guide", Input: client.UserMessage{Text: words}}))
 	s := &stream{begun: make(chan struct{}), ended: make(chan struct{})}
 	go func() {
 		defer close(s.ended)

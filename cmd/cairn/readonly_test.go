@@ -35,7 +35,7 @@ func TestReadOnlyDatabase(t *testing.T) {
 	testenv.AsReader(t, func() {
 		for _, args := range [][]string{
 			{"sessions", "list"}, {"sessions", "show", "demo"}, {"sessions", "messages", "demo"}, {"sessions", "events", "demo"},
-			{"sessions", "runs", "demo"}, {"sessions", "usage", "demo"}, {"sessions", "queue", "demo"}, {"inbox", "list"}, {"inbox", "show", call}, {"migrate", "status"}, {"work", "status"},
+			{"sessions", "runs", "demo"}, {"sessions", "usage", "demo"}, {"sessions", "queue", "demo"}, {"inbox", "list"}, {"inbox", "show", call}, {"migrate", "status"}, {"work", "status"}, {"memory", "list", "--user", "ada"}, {"memory", "search", "tea", "--session", "demo"}, {"memory", "scopes"},
 		} {
 			if stdout, stderr, code := b.run("", args...); code != cli.ExitOK || stderr != "" {
 				t.Errorf("%q: exit %d\n%s%s", args, code, stdout, stderr)
@@ -43,7 +43,7 @@ func TestReadOnlyDatabase(t *testing.T) {
 		}
 		for _, args := range [][]string{
 			{"sessions", "set", "demo", "--title", "A title"}, {"sessions", "delete", "demo", "--yes"}, {"erase", "demo", "--yes"},
-			{"inbox", "approve", call}, {"demo"}, {"migrate", "up"},
+			{"inbox", "approve", call}, {"demo"}, {"migrate", "up"}, {"memory", "add", "tea", "--user", "ada"},
 		} {
 			if _, stderr, code := b.run("", args...); code != cli.ExitFailure || !strings.Contains(stderr, "DIR/cairn.db") || !strings.Contains(stderr, "read") {
 				t.Errorf("%q: exit %d, %s: want that the file is read-only", args, code, stderr)

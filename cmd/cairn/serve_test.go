@@ -204,7 +204,8 @@ func TestServeKilled(t *testing.T) {
 	again.end()
 }
 
-// Without authentication only loopback names and that of the key url are served, so that no page of another host gets in by its own name.
+// Without authentication only loopback names and that of the key url are served, so that no page of another host gets
+// in by its own name.
 func TestServeWithoutAuthentication(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -276,6 +277,16 @@ func TestToken(t *testing.T) {
 	if !strings.HasPrefix(entry, "- token: cairn_") || !strings.HasSuffix(entry, "\n  user: \"bob\"\n  roles: [user, reviewer]\n") {
 		t.Errorf("got %q", entry)
 	}
+	for tenant, want := range map[string]string{"acme": "  tenant: \"acme\"\n", "*": "  tenant: \"*\"\n"} {
+		if entry, _, _ := b.run("", "token", "--user", "bob", "--tenant", tenant); !strings.Contains(entry, want) {
+			t.Errorf("for tenant %s: %q", tenant, entry)
+		}
+	}
+	for _, args := range [][]string{{"--user", "bob", "--tenant", "a::b"}, {"--user", "acme::bob"}} {
+		if _, stderr, code := b.run("", append([]string{"token"}, args...)...); code != cli.ExitUsage {
+			t.Errorf("%v: exit %d: %s", args, code, stderr)
+		}
+	}
 }
 
 // The build of make serve has neither hosts nor servers nor SDKs of providers. It serves the demo with its page.
@@ -303,11 +314,11 @@ func TestServeDemo(t *testing.T) {
 	defer cmd.Process.Kill()
 	readUntil(t, p.stderr, "\nhttp://")
 	s := &servingProcess{process: p, url: "http://" + strings.TrimSpace(readUntil(t, p.stderr, "\n"))}
-	s.ask("GET", "/page/app.js", "", http.StatusOK, nil)
-	var offered []struct{ Name string }
-	s.ask("GET", "/page/assistants", "", http.StatusOK, &offered)
-	if len(offered) != 2 || offered[0].Name != "support" || offered[1].Name != "guide" {
-		t.Errorf("it offers %v", offered)
+	s.ask("GET", "/console/static/app.js", "", http.StatusOK, nil)
+	var offered struct{ Items []struct{ Name string } }
+	s.ask("GET", "/agents", "", http.StatusOK, &offered)
+	if list := offered.Items; len(list) != 2 || list[0].Name != "guide" || list[1].Name != "support" {
+		t.Errorf("it offers %v", list)
 	}
 	if run := s.say("s", "where is my location?"); run.Suspended == nil || run.Suspended.Calls[0].Tool != "get_location" {
 		t.Errorf("the run came to %+v", run)

@@ -111,7 +111,7 @@ sales  left-2  crashed  2026-11-20 12:01:02
 	var got work.WorkStatus
 	stdout, _ = shown("--json", "--limit", "0")
 	if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got.Workers) != 1 || got.Workers[0].Leases != 1 || !slices.Equal(got.Workers[0].Agents, []string{"support"}) ||
-		len(got.Leases) != 2 || !got.Leases[0].Registered || got.Leases[1].Registered || len(got.Unserved) != 3 || got.Unserved[0].Kind != store.DueOutbox || got.Unserved[1].Kind != store.DueCrashed {
+		len(got.Leases) != 2 || !got.Leases[0].Registered || got.Leases[1].Registered || len(got.Unserved) != 3 || got.Unserved[0].Kind != string(store.DueOutbox) || got.Unserved[1].Kind != string(store.DueCrashed) {
 		t.Errorf("%v: %s", err, stdout)
 	}
 

@@ -71,6 +71,9 @@ type Options struct {
 	// Retention is how long the data of deleted and expired sessions is kept before Sweep purges it; 0 means 30 days, a
 	// negative value forever.
 	Retention time.Duration
+	// UsageRetention is how long Sweep keeps the usage rows of commits after their sums are kept by day; 0 means 30 days,
+	// a negative value forever.
+	UsageRetention time.Duration
 	// EventRetention is how much of each event log is kept; the zero value keeps everything. Sweep trims the rest. The
 	// log must be a [driver.LogSweeper].
 	EventRetention EventRetention
@@ -106,6 +109,9 @@ type Options struct {
 	// Models holds the window sizes of models, which decide when the history is summarized, and the prices of their
 	// tokens, which are kept with the usage of each call; nil means [cairn.DefaultModels].
 	Models cairn.ModelTable
+	// Budgets limit the usage of users, agents, tags and tenants in a period, in addition to the budgets of the agents.
+	// They require a store that keeps records.
+	Budgets []cairn.BudgetRule
 	// NewID makes identifiers; nil means random ones.
 	NewID func(prefix string) string
 }

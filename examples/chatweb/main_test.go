@@ -78,18 +78,7 @@ func TestPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := testenv.Node(t, "testdata/browse.mjs", page, program, dir, testenv.Chromium(t))
-	var found map[string][]string
-	if err := json.Unmarshal(out, &found); err != nil || len(found) == 0 {
-		t.Fatalf("%v: %s", err, out)
-	}
-	for name, wrong := range found {
-		t.Run(name, func(t *testing.T) {
-			for _, w := range wrong {
-				t.Error(w)
-			}
-		})
-	}
+	testenv.NodeCases(t, "testdata/browse.mjs", page, program, dir, testenv.Chromium(t))
 }
 
 // The page is tested with the versions that it declares.

@@ -118,14 +118,14 @@ func TestProcessWithoutTheAgent(t *testing.T) {
 func TestTurnIsLeftInTheQueue(t *testing.T) {
 	s := newSite(t)
 	agent := worker(func(context.Context) (string, error) { return "worked", nil })
-	front := s.front(agent, engine.Options{LeaseTTL: 100 * time.Millisecond, WorkInterval: 10 * time.Millisecond})
+	front := s.front(agent, engine.Options{LeaseTTL: time.Second, WorkInterval: 10 * time.Millisecond})
 	if _, err := front.Execute(t.Context(), "s", "worker", cairn.Text("Go.")); err != nil {
 		t.Fatal(err)
 	}
 	first := s.token()
 	rest := working(t, front)
-	// Five leases of real time: nothing happens meanwhile, so there is no event to wait for.
-	time.Sleep(500 * time.Millisecond)
+	// Three leases of real time: nothing happens meanwhile, so there is no event to wait for.
+	time.Sleep(3 * time.Second)
 	rest() // once another process has dequeued the turn, only the lease shows that it is driven
 	eng, _ := serve(t, s.database, s.st, []*cairn.Agent{agent}, &engine.Options{}, &dboshost.Options{PollInterval: 10 * time.Millisecond})
 	s.outcome(eng, "s")

@@ -28,7 +28,7 @@ func Describe(ctx context.Context, st driver.Store, log driver.Log, session stri
 }
 
 // madeID matches identifiers that are random or derived from random ones.
-var madeID = regexp.MustCompile(`\b(run|cp|call|question|child|approval|msg|answer|secret|engine)_[a-z2-7]{26}`)
+var madeID = regexp.MustCompile(`\b(run|cp|call|question|effect|budget|child|approval|msg|answer|secret|engine)_[a-z2-7]{26}`)
 
 // moment matches a time in an error's message.
 var moment = regexp.MustCompile(`\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
@@ -192,7 +192,9 @@ func callLine(c *cairn.PendingCall) string {
 	if c.ApprovalID != "" {
 		fmt.Fprintf(&b, ", %s", c.ApprovalID)
 	}
-	if c.Kind.Asked() {
+	if c.Effect != nil {
+		fmt.Fprintf(&b, ", %s after %d attempts at %s", c.Effect.State, c.Effect.Attempts, c.ToolCallID)
+	} else if c.Kind.Asked() {
 		fmt.Fprintf(&b, ", question %d of %s", c.Number, c.ToolCallID)
 	}
 	fmt.Fprintf(&b, ", input %s", c.Input)
@@ -253,7 +255,7 @@ func eventLine(ev *cairn.Event) string {
 	if ev.Text != "" {
 		fmt.Fprintf(&b, " %q", ev.Text)
 	}
-	if ev.Data != nil {
+	if ev.Data != nil && ev.Type != cairn.EventUsage { // which has durations
 		fmt.Fprintf(&b, " %s", brief(ev.Data))
 	}
 	if ev.Prompt != "" {

@@ -48,6 +48,8 @@ type Host struct {
 	// kill a process, before and after each; 0 means every operation. Set it for hosts with many operations per
 	// turn.
 	Crashes int
+	// Records gives every process the store's records, for a host that needs them.
+	Records bool
 	// Golden is a directory to write the golden files to, instead of comparing with the package's; empty means compare.
 	// Use it to change the behaviour that every host must have.
 	Golden string
@@ -103,6 +105,8 @@ var scenarios = slices.Concat(
 	reviews,
 	answers,
 	questions,
+	effects,
+	budgets,
 	awaited,
 	refusals,
 	limited,
@@ -114,6 +118,8 @@ var scenarios = slices.Concat(
 	caches,
 	asides,
 	toolsets,
+	memories,
+	workspaces,
 	compactions,
 	mended,
 	deferrals,

@@ -26,6 +26,8 @@ type scene struct {
 	log    driver.Log
 	diary  *diary
 	agents []*cairn.Agent
+	// recorded gives the processes the store's records, if it keeps any.
+	recorded bool
 	// roots are the sessions whose trees are compared with the golden file; default "s".
 	roots []string
 	// soon is the length of short deadlines and leases; ahead is the time skipped so far.
@@ -131,6 +133,9 @@ func (s *scene) process(opts ...option) *process {
 	line := p.tap.line()
 	if s.place.Log != nil {
 		line, o.Log = p.tap.withoutLog(), p.tap.EventLog()
+	}
+	if s.recorded || s.host.Records {
+		line = p.tap.withRecords(line)
 	}
 	for _, set := range opts {
 		set(o)

@@ -1,6 +1,7 @@
 package hosttest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -25,9 +27,21 @@ func Unsound(ctx context.Context, st driver.Store, log driver.Log, session strin
 func (t *tree) unsound() []string {
 	problems := gaps(t.events)
 	for _, r := range t.sessions {
-		for _, problem := range slices.Concat(r.unanswered(), r.unpublished(), r.unheard(), r.miscounted(), r.misplaced(), t.unaccounted(r), t.strayed(r), r.unread()) {
+		for _, problem := range slices.Concat(r.unanswered(), r.unpublished(), r.unheard(), r.miscounted(), r.misplaced(), t.unaccounted(r), t.strayed(r), r.unread(), r.unmetered(), r.mistrusted()) {
 			problems = append(problems, "session "+r.row.ID+": "+problem)
 		}
+	}
+	return problems
+}
+
+// mistrusted finds a taint on the row that differs from that of the transcript.
+func (r *record) mistrusted() (problems []string) {
+	var index transcript.Index
+	for i := range r.messages {
+		index.Add(&r.messages[i])
+	}
+	if index.Tainted() != r.row.Tainted {
+		problems = append(problems, fmt.Sprintf("the row says tainted %t, and the transcript %t", r.row.Tainted, index.Tainted()))
 	}
 	return problems
 }
@@ -239,7 +253,8 @@ func (t *tree) unaccounted(r *record) (problems []string) {
 	for i := range r.calls {
 		c := &r.calls[i]
 		rows[c.ID] = true
-		hasResult := !slices.Contains(without, c.ID)
+		hasResult := c.Kind == cairn.CallBudget && c.Status != cairn.CallOpen && c.Status != cairn.CallAnswered ||
+			c.Kind != cairn.CallBudget && !slices.Contains(without, cmp.Or(c.ToolCallID, c.ID))
 		switch c.Status {
 		case cairn.CallOpen:
 			waiting++
@@ -255,6 +270,10 @@ func (t *tree) unaccounted(r *record) (problems []string) {
 			if !hasResult {
 				say("call %s is %s, but has no result", c.ID, c.Status)
 			}
+		}
+		if c.Kind == cairn.CallEffect {
+			problems = append(problems, t.unledgered(c)...)
+			continue
 		}
 		if (c.Answer == nil) != (c.Status == cairn.CallOpen || c.Status == cairn.CallDropped && c.Answer == nil) {
 			say("call %s is %s, its answer is %v", c.ID, c.Status, c.Answer)
@@ -285,6 +304,22 @@ func (t *tree) unaccounted(r *record) (problems []string) {
 	}
 	if !r.row.NextDeadline.Equal(next) {
 		say("the row's next deadline is %s, that of its calls and children %s", r.row.NextDeadline, next)
+	}
+	return problems
+}
+
+// unledgered finds what is wrong with a row of the ledger of effects.
+func (t *tree) unledgered(c *cairn.PendingCall) (problems []string) {
+	say := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
+	if c.Effect == nil || c.Effect.Key == "" || c.Effect.Attempts == 0 || c.Effect.SentAt.IsZero() || c.ToolCallID == "" {
+		return []string{fmt.Sprintf("the ledger's row %s is incomplete: %+v", c.ID, c.Effect)}
+	}
+	known := c.Effect.State == cairn.EffectConfirmed || c.Effect.State == cairn.EffectFailed
+	if !known && c.Effect.State != cairn.EffectUnknown || known != (c.Status == cairn.CallSettled) {
+		say("the effect %s is %s, but its row is %s", c.ID, c.Effect.State, c.Status)
+	}
+	if asked := t.asked(c); asked == 0 && (c.Answer != nil || c.Status == cairn.CallOpen) {
+		say("the log does not ask for the outcome of effect %s", c.ID)
 	}
 	return problems
 }

@@ -110,8 +110,14 @@ func TestUnsoundSeesDamage(t *testing.T) {
 		"a lease is held": {func(t *tree) {
 			t.sessions[1].row.Lease = cairn.Lease{Owner: "o", Until: t.sessions[1].row.UpdatedAt.Add(time.Hour)}
 		}, "holds its lease"},
-		"something is staged":       {func(t *tree) { t.sessions[1].staged = make([]driver.Staged, 1) }, "still staged"},
-		"messages are miscounted":   {func(t *tree) { t.sessions[1].row.MessageCount++ }, "the row counts"},
+		"something is staged":     {func(t *tree) { t.sessions[1].staged = make([]driver.Staged, 1) }, "still staged"},
+		"messages are miscounted": {func(t *tree) { t.sessions[1].row.MessageCount++ }, "the row counts"},
+		"a taint is lost": {func(t *tree) {
+			m := &t.sessions[0].messages[0]
+			m.Hidden, m.Trust = true, cairn.TrustTainted
+		}, "the row says tainted false"},
+		"usage is miscounted":       {func(t *tree) { t.sessions[0].row.Usage.ToolCalls++ }, "the usage rows"},
+		"a usage row is lost":       {func(t *tree) { t.sessions[0].usage = t.sessions[0].usage[1:] }, "the usage rows"},
 		"calls are miscounted":      {func(t *tree) { t.sessions[0].row.OpenCalls++ }, "open calls"},
 		"the deadline is forgotten": {func(t *tree) { t.sessions[0].row.NextDeadline = time.Time{} }, "next deadline"},
 		"it is paused without a step": {func(t *tree) {

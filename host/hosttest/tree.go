@@ -30,6 +30,8 @@ type record struct {
 	staged      []driver.Staged
 	calls       []cairn.PendingCall
 	events      []cairn.Event
+	usage       []cairn.UsageRow
+	metered     bool // the store keeps usage rows
 }
 
 // treeOf reads the tree that a session belongs to.
@@ -60,13 +62,18 @@ func readTree(ctx context.Context, st driver.Store, log driver.Log, root string)
 	if err := t.add(ctx, st, root); err != nil {
 		return nil, err
 	}
+	for i := range t.events { // calls about a budget belong to no tool call
+		if ev := &t.events[i]; ev.Type == cairn.EventToolPending && ev.Tool == cairn.BudgetTool {
+			t.order[ev.CallID] = len(t.order) + i
+		}
+	}
 	place := func(c *cairn.PendingCall) int { return t.order[cmp.Or(c.ToolCallID, c.ID)] }
 	byPlace := func(a, b cairn.PendingCall) int { return cmp.Or(place(&a)-place(&b), a.Number-b.Number) }
 	slices.SortFunc(t.calls, byPlace)
 	for _, r := range t.sessions {
 		r.calls = slices.DeleteFunc(slices.Clone(t.calls), func(c cairn.PendingCall) bool { return c.SessionID != r.row.ID })
 	}
-	return t, nil
+	return t, t.readUsage(ctx, st)
 }
 
 // add reads a session and the sessions below it.

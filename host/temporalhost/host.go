@@ -203,10 +203,10 @@ const maxReplays = 10
 // Start implements host.Host. It terminates a workflow that already drives the run, since that one lost the lease.
 // The error is ErrFenced if this process has lost the lease.
 func (h *Host) Start(ctx context.Context, b host.Run) (func(context.Context) error, error) {
-	h.values.put(b.RunID, ctx)
+	h.values.put(callOf(&b.Position), ctx)
 	run, err := h.start(ctx, b)
 	if err != nil {
-		h.values.drop(b.RunID)
+		h.values.drop(callOf(&b.Position))
 		return nil, err
 	}
 	return func(ctx context.Context) error {
@@ -231,7 +231,7 @@ func (h *Host) start(ctx context.Context, b host.Run) (client.WorkflowRun, error
 		Memo:                                     memo(b),
 	}
 	for {
-		run, err := h.client.ExecuteWorkflow(ctx, opts, TurnWorkflow, turnInput{Run: b, Call: b.RunID})
+		run, err := h.client.ExecuteWorkflow(ctx, opts, TurnWorkflow, turnInput{Run: b, Call: callOf(&b.Position)})
 		var there *serviceerror.WorkflowExecutionAlreadyStarted
 		if errors.As(err, &there) {
 			mine, why := h.overtake(ctx, b, there.RunId)

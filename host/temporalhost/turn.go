@@ -21,7 +21,7 @@ import (
 // turnInput is a workflow's input.
 type turnInput struct {
 	host.Run
-	// Call is the run that the user's call began; in a child workflow it is an ancestor of the child's run.
+	// Call names the run that the user's call began, see callOf; in a child workflow it is an ancestor of the child's run.
 	Call string `json:"call"`
 }
 
@@ -215,11 +215,14 @@ func (e effect) run(ctx context.Context, in effectInput) (json.RawMessage, error
 	return out, outward(ctx, err)
 }
 
+// callOf names a run among those of all sessions.
+func callOf(at *host.Position) string { return at.SessionID + "/" + at.RunID }
+
 // ended drops the context values of a call once its run has ended and its hooks have run.
 func (h *Host) ended(call, effect string, in, out json.RawMessage) {
 	var at host.Position
 	var end host.Committed
-	if json.Unmarshal(in, &at) != nil || json.Unmarshal(out, &end) != nil || at.RunID != call {
+	if json.Unmarshal(in, &at) != nil || json.Unmarshal(out, &end) != nil || callOf(&at) != call {
 		return
 	}
 	if effect == host.EffectNotify || end.Ended && !end.Notify {

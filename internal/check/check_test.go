@@ -214,7 +214,7 @@ var faults = []struct {
 	{"contract imports backend", "floors", change{"store/store.go", "house\"", "house/store/disk\""}, "store (store) must not import store/disk (backends)"},
 	{"model imports engine", "floors", change{"model/far/far.go", "", "package far\n\nimport _ \"example.test/house/engine\"\n"}, "model/far (backends) must not import engine"},
 	{"engine imports host", "floors", change{"engine/engine.go", "house/internal/turn", "house/host/far"}, "engine (engine) must not import host/far (hosts)"},
-	{"server imports command", "floors", change{"server/server.go", "", "package server\n\nimport _ \"example.test/house/cmd/x\"\n"}, "server (hosts) must not import cmd/x (commands)"},
+	{"server imports command", "floors", change{"server/server.go", "", "package server\n\nimport _ \"example.test/house/cmd/x\"\n"}, "server (servers) must not import cmd/x (commands)"},
 	{"engine imports a package of tests", "floors", change{"engine/engine.go", "house/internal/turn", "house/internal/testclock"}, "engine (engine) must not import internal/testclock (proof)"},
 	{"command imports a package of tests", "floors", change{"cmd/house/main.go", "house/engine", "house/internal/testclock"}, "cmd/house (commands) must not import internal/testclock (proof)"},
 	{"no floor", "floors", change{"attic/attic.go", "", "package attic\n"}, "attic: has no floor"},

@@ -40,7 +40,7 @@ func Awaiting(use *cairn.ToolUse) *Tool {
 	switch {
 	case a.Kind.Asked():
 		kind := string(a.Kind)
-		if a.Kind == cairn.CallQuestion {
+		if a.Kind != cairn.CallConnect { // the ledger and the budget are the other server's
 			kind = ""
 		}
 		q := Question{Kind: kind, Prompt: a.Prompt, Payload: a.Payload, AtMost: time.Duration(a.WaitAtMost)}

@@ -17,6 +17,7 @@ type access interface {
 	NewStep(s cairn.Step, env Env) *cairn.Step
 	Env(s *cairn.Step) Env
 	Durability(d cairn.Durability) bridge.Durability
+	Toolsets(a *cairn.Agent) []cairn.Toolset
 }
 
 var inside = bridge.Cairn.(access)

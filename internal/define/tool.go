@@ -13,6 +13,9 @@ import (
 
 type definition = bridge.Tool[cairn.Call, cairn.CachePolicy, cairn.RetryPolicy, cairn.Agent, cairn.CallKind, cairn.Quorum]
 
+// ErrRan is wrapped by an error about the result of a tool whose function has returned without one.
+var ErrRan = bridge.ErrRan
+
 // Tool is the definition inside a [cairn.Tool]. It must not be modified.
 type Tool definition
 
@@ -58,8 +61,11 @@ func (t *Tool) Run(ctx context.Context, call *cairn.Call, input json.RawMessage)
 	if err != nil {
 		return nil, err
 	}
-	// A model that does not know that the tool has run would repeat its effects.
-	return Storable("the tool has run, but its result cannot be stored: it", out)
+	clean, problem := limits.CleanJSON(out)
+	if problem != "" { // a model that does not know that the tool has run would repeat its effects
+		return nil, cairn.Errorf(cairn.ErrTool, "%w, but its result cannot be stored: it %s", ErrRan, problem)
+	}
+	return clean, nil
 }
 
 // Storable returns a tool's result in the form that is stored: with U+FFFD in place of characters that a session

@@ -7,6 +7,14 @@ import (
 	"github.com/cairn-agents/cairn"
 )
 
+// Toolsets returns the toolsets of an agent. Its workspace and its memory are the last ones.
+func Toolsets(a *cairn.Agent) []cairn.Toolset { return inside.Toolsets(a) }
+
+// HasToolsets reports whether an agent has any.
+func HasToolsets(a *cairn.Agent) bool {
+	return len(a.Toolsets) > 0 || a.Workspace != nil || a.Memory != nil
+}
+
 // Offered returns the tools of an agent's toolsets, by what is pinned of each, and why some are left out. given are the
 // agent's other tools in addition to its own.
 func Offered(a *cairn.Agent, given []cairn.Tool, pinned map[string]json.RawMessage) (tools []cairn.Tool, problems []error) {
@@ -16,7 +24,7 @@ func Offered(a *cairn.Agent, given []cairn.Tool, pinned map[string]json.RawMessa
 			taken[list[i].Name()] = true
 		}
 	}
-	for _, ts := range a.Toolsets {
+	for _, ts := range Toolsets(a) {
 		raw, ok := pinned[ts.Name()]
 		if !ok {
 			continue
@@ -58,7 +66,7 @@ func toolsOf(ts cairn.Toolset, pinned json.RawMessage) (list []cairn.Tool, err e
 // Restated returns what the model has to know of the pinned offers of an agent's toolsets once their notes are behind a
 // summary, and why some of it is missing.
 func Restated(a *cairn.Agent, pinned map[string]json.RawMessage) (texts []string, problems []error) {
-	for _, ts := range a.Toolsets {
+	for _, ts := range Toolsets(a) {
 		raw, ok := pinned[ts.Name()]
 		r, restates := ts.(cairn.RestatedToolset)
 		if !ok || !restates {
@@ -89,9 +97,12 @@ func restated(ts cairn.RestatedToolset, pinned json.RawMessage) (text string, er
 }
 
 // Publish publishes an event of a capability for a call, with a name.
-func Publish(call *cairn.Call, typ cairn.EventType, name string) error {
-	return inside.Env(call.Step).Publish(string(typ), name, call.ID)
+func Publish(call *cairn.Call, typ cairn.EventType, name, text string) error {
+	return inside.Env(call.Step).Publish(string(typ), name, text, call.ID)
 }
+
+// Sent returns the messages of the session that the step's request to the model contains. They must not be modified.
+func Sent(step *cairn.Step) []cairn.Message { return inside.Env(step).Sent() }
 
 // SwitchedOff returns the names of the tools that are off.
 func SwitchedOff(call *cairn.Call) []string { return inside.Env(call.Step).SwitchedOff() }

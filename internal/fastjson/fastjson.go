@@ -53,6 +53,12 @@ func message(to []byte, m *cairn.Message, id, run string, short bool) ([]byte, e
 	if m.LeftOut != nil {
 		w.value("left_out", m.LeftOut)
 	}
+	if m.Trust != "" {
+		w.text("trust", string(m.Trust))
+	}
+	if m.Workspace != "" {
+		w.text("workspace", m.Workspace)
+	}
 	if m.Origin != "" {
 		w.text("origin", string(m.Origin))
 	}
@@ -205,6 +211,12 @@ func (w *writer) content(p *cairn.Part) {
 		}
 		if len(result.Data) > 0 {
 			w.value("data", result.Data)
+		}
+		if result.Workspace != "" {
+			w.text("workspace", result.Workspace)
+		}
+		if len(result.Artifacts) > 0 {
+			w.value("artifacts", result.Artifacts)
 		}
 		if result.Child != (cairn.ChildEnd{}) {
 			w.value("child", result.Child)

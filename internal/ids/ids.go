@@ -2,6 +2,7 @@
 package ids
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
@@ -81,6 +82,88 @@ func CheckPath(id string) string {
 		}
 	}
 	return ""
+}
+
+// Separator stands between a tenant and a name in an id, as in acme::order-42. No tenant and no name contains it.
+const Separator = "::"
+
+// tenant matches the names of tenants.
+var tenant = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// CheckTenant returns what is wrong with the name of a tenant; "" if nothing is.
+func CheckTenant(name string) string {
+	if !tenant.MatchString(name) {
+		return "must be 1 to 64 letters, digits, ., _ or -, and begin with a letter or digit"
+	}
+	return ""
+}
+
+// Split returns the tenant of an id and its name there. The tenant is empty for an id without one.
+func Split(id string) (tenant, name string) {
+	if tenant, name, ok := strings.Cut(id, Separator); ok {
+		return tenant, name
+	}
+	return "", id
+}
+
+// In returns the id of a name in a tenant. Without a tenant, that is the name. An empty name stays empty.
+func In(tenant, name string) string {
+	if tenant == "" || name == "" {
+		return name
+	}
+	return tenant + Separator + name
+}
+
+// InTenantOf returns the id of a name in the tenant of a session.
+func InTenantOf(session, name string) string {
+	tenant, _ := Split(session)
+	return In(tenant, name)
+}
+
+// Qualify is InTenantOf for a name from outside, which may have the tenant already. A problem is what is wrong with a name
+// that has another tenant, or an invalid one.
+func Qualify(session, name string) (id, problem string) {
+	if !strings.Contains(name, Separator) {
+		return InTenantOf(session, name), ""
+	}
+	if problem = CheckTenancy(name); problem != "" {
+		return "", problem
+	}
+	own, _ := Split(name)
+	if tenant, _ := Split(session); own != tenant {
+		return "", "belongs to another tenant than the session"
+	}
+	return name, ""
+}
+
+// CheckTenancy returns what is wrong with the tenant and name of an id that has a separator; "" if nothing is.
+func CheckTenancy(id string) string {
+	tenant, name, ok := strings.Cut(id, Separator)
+	if !ok {
+		return ""
+	}
+	if problem := CheckTenant(tenant); problem != "" {
+		return fmt.Sprintf("has an invalid tenant %q: it %s", tenant, problem)
+	}
+	switch {
+	case name == "":
+		return "has no name after its tenant"
+	case strings.Contains(name, Separator):
+		return "contains " + Separator + " twice"
+	}
+	return ""
+}
+
+// CheckUser is Check for the name of a person, which may have a tenant.
+func CheckUser(id string) string {
+	_, name := Split(id)
+	return cmp.Or(Check(id), CheckTenancy(id), Check(name))
+}
+
+// CheckSession is CheckPath for the id of a session or thread, which may have a tenant.
+func CheckSession(id string) string {
+	_, name := Split(id)
+	return cmp.Or(CheckPath(id), CheckTenancy(id), CheckPath(name))
 }
 
 // tool matches the names that every provider accepts.

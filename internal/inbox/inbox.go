@@ -56,7 +56,7 @@ func Decide(c cairn.PendingCall, s *cairn.Submission, id string, now time.Time) 
 // answers maps the kind of a call to the type of the submissions that answer it.
 var answers = map[cairn.CallKind]cairn.SubmissionType{
 	cairn.CallClientTool: cairn.SubmitResult, cairn.CallApproval: cairn.SubmitApproval, cairn.CallQuestion: cairn.SubmitAnswer,
-	cairn.CallConnect: cairn.SubmitAnswer,
+	cairn.CallConnect: cairn.SubmitAnswer, cairn.CallEffect: cairn.SubmitAnswer, cairn.CallBudget: cairn.SubmitAnswer,
 }
 
 // mayAnswer returns why a reviewer may not answer a call; nil if the reviewer may.
@@ -78,9 +78,20 @@ func claimed(c *cairn.PendingCall) error {
 }
 
 func hasVoted(c *cairn.PendingCall, reviewer string) bool {
-	return reviewer != "" && slices.ContainsFunc(c.Trail, func(d cairn.Decision) bool {
+	return reviewer != "" && slices.ContainsFunc(current(c), func(d cairn.Decision) bool {
 		return d.Reviewer == reviewer && isVote(&d)
 	})
+}
+
+// current returns the part of the trail about the question that is open: that of an effect begins anew with each attempt
+// without an outcome.
+func current(c *cairn.PendingCall) []cairn.Decision {
+	for i := len(c.Trail) - 1; i >= 0; i-- {
+		if c.Trail[i].Kind == cairn.DecisionUnknown {
+			return c.Trail[i+1:]
+		}
+	}
+	return c.Trail
 }
 
 // isVote reports whether an entry of the trail is a reviewer's decision made in time.
@@ -137,7 +148,7 @@ func vote(c *cairn.PendingCall, s *cairn.Submission, id string, now time.Time) {
 	a := answerOf(s, now)
 	d := cairn.Decision{ID: id, Kind: a.Kind, Reviewer: s.Reviewer, At: now, Notes: a.Text}
 	together := c.Kind.Asked() && c.Quorum != cairn.AnyReviewer
-	if together {
+	if together || c.Kind == cairn.CallEffect {
 		d.Value = a.Value
 	}
 	note(c, d)
@@ -152,8 +163,9 @@ func vote(c *cairn.PendingCall, s *cairn.Submission, id string, now time.Time) {
 // with none.
 func agreed(c *cairn.PendingCall, last *cairn.CallAnswer) bool {
 	n, votes, most, same := len(c.Reviewers), 0, 0, map[string]int{}
-	for i := range c.Trail {
-		if d := &c.Trail[i]; isVote(d) {
+	trail := current(c)
+	for i := range trail {
+		if d := &trail[i]; isVote(d) {
 			votes++
 			if key, err := ops.Canonical(d.Value); err == nil && d.Kind == cairn.DecisionResult {
 				same[string(key)]++
@@ -263,6 +275,13 @@ func WhyDropped(c *cairn.PendingCall) string {
 	return "it was cancelled"
 }
 
+// Reopen returns a call as it was before anyone acted on it, for another session: open, without a deadline.
+func Reopen(c cairn.PendingCall) cairn.PendingCall {
+	unclaim(&c)
+	c.Status, c.Answer, c.Trail, c.Deadline, c.Version = cairn.CallOpen, nil, nil, time.Time{}, 0
+	return c
+}
+
 // Settle marks the answer of a call as used.
 func Settle(c cairn.PendingCall) cairn.PendingCall {
 	c.Status = cairn.CallSettled
@@ -272,7 +291,7 @@ func Settle(c cairn.PendingCall) cairn.PendingCall {
 // Claim reserves an open call for one reviewer until d after now; 0 means [cairn.DefaultClaim]. A reviewer who holds the
 // claim extends it. Claim returns ErrClaimed while another reviewer holds the call, and ErrInvalid otherwise.
 func Claim(c cairn.PendingCall, reviewer string, d time.Duration, now time.Time) (cairn.PendingCall, error) {
-	if problem := ids.Check(reviewer); problem != "" {
+	if problem := ids.CheckUser(reviewer); problem != "" {
 		return c, cairn.Invalid("reviewer", "name %s", problem)
 	}
 	d = cmp.Or(d, cairn.DefaultClaim)
@@ -312,13 +331,13 @@ func Release(c cairn.PendingCall, reviewer string, now time.Time) (cairn.Pending
 
 // Override ends the claim of another reviewer, if there is one, on behalf of by. The trail names both.
 func Override(c cairn.PendingCall, by string, now time.Time) (cairn.PendingCall, error) {
-	switch problem := ids.Check(by); {
+	switch problem := ids.CheckUser(by); {
 	case problem != "":
 		return c, cairn.Invalid("reviewer", "name %s", problem)
 	case c.Status != cairn.CallOpen || c.Overdue(now) || !c.Claimed(now) || c.ClaimedBy == by:
 		return c, nil
 	}
-	holder := c.ClaimedBy
+	_, holder := ids.Split(c.ClaimedBy)
 	unclaim(&c)
 	note(&c, cairn.Decision{Kind: cairn.DecisionReleased, Reviewer: by, At: now, Notes: "claim of " + holder})
 	return c, nil

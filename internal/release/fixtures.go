@@ -116,7 +116,7 @@ func (r repository) writeFixtures(version, code string) (dirs []string, err erro
 	if dirs, err = r.fixtures(version); err != nil {
 		return nil, err
 	}
-	args := []string{"test", "-count=1", "-run=^" + fixtureTest + "$"}
+	args := []string{"test", "-count=1", "-vet=off", "-ldflags=-w", "-run=^" + fixtureTest + "$"}
 	for _, dir := range dirs {
 		args = append(args, "./"+strings.TrimSuffix(dir, path.Join("/testdata/released", version)))
 	}

@@ -56,16 +56,16 @@ func readFixtures(t *testing.T, dir string, instead map[string]string, packages 
 	}
 	overlay := filepath.Join(t.TempDir(), "overlay.json")
 	write(t, overlay, string(raw))
-	args := append([]string{"test", "-v", "-vet=off", "-count=1", "-overlay=" + overlay, "-run=^" + fixtureTest + "$/^v"}, packages...)
+	args := append([]string{"test", "-v", "-vet=off", "-ldflags=-w", "-count=1", "-overlay=" + overlay, "-run=^" + fixtureTest + "$/^v"}, packages...)
 	return try(root, []string{"GOWORK="}, "go", append(args, "-args", "-released.root="+dir)...)
 }
 
 // wantFixtures checks that a clone's fixtures of a version are read by this build, and by one that adds a migration, but
-// not by one that changes the first.
+// not by one that changes the first. It reads those of one store: the others were read when they were written.
 func wantFixtures(t *testing.T, dir, version string) {
 	t.Helper()
-	out, err := readFixtures(t, dir, nil, "./store/pgstore", "./store/redisstore", "./store/sqlitestore")
-	if err != nil || strings.Count(out, "--- PASS: "+fixtureTest+"/"+version) != 3 {
+	out, err := readFixtures(t, dir, nil, "./store/sqlitestore")
+	if err != nil || strings.Count(out, "--- PASS: "+fixtureTest+"/"+version) != 1 {
 		t.Errorf("%v\n%s", err, out)
 	}
 	const first = "store/sqlitestore/migrations/0001_schema.sql"

@@ -81,8 +81,13 @@ func release(root string, o options) error {
 	}
 	defer os.RemoveAll(temp)
 	copied := repository{dir: filepath.Join(temp, "copy"), base: base}
-	if _, err := source.git("clone", "--quiet", "--no-tags", "--no-checkout", root, copied.dir); err != nil {
+	if _, err := source.git("clone", "--quiet", "--shared", "--no-tags", "--no-checkout", root, copied.dir); err != nil {
 		return err
+	}
+	if o.unchecked { // nothing is built
+		if _, err := copied.git("sparse-checkout", "set", "--no-cone", "go.mod", "go.sum"); err != nil {
+			return err
+		}
 	}
 	if _, err := copied.git("checkout", "--quiet", "--detach", base); err != nil {
 		return err
@@ -96,9 +101,14 @@ func release(root string, o options) error {
 	if err != nil {
 		return err
 	}
-	tags, err := copied.release(o.version, modules, filepath.Join(temp, "mod"))
+	tags, sums, err := copied.release(o.version, modules)
 	if err != nil {
 		return err
+	}
+	if !o.unchecked {
+		if err := copied.verify(modules, o.version, sums, filepath.Join(temp, "mod")); err != nil {
+			return err
+		}
 	}
 	if !o.unchecked && o.remote != "" {
 		if err := copied.checkMixtures(o.remote, o.version, modules); err != nil {
@@ -138,31 +148,24 @@ func (r repository) ready(version string) error {
 	return r.checkFixtures(version)
 }
 
-// release commits the version in the copy, and returns the tags of its modules. Modules are made in the order of their
-// requirements, since the go.sum of one holds the hashes of those that it requires. The go command computes these: it
-// downloads each module from the copy into an empty module cache.
-func (r repository) release(version string, modules []module, cache string) (tags []string, err error) {
-	source := sourceOf(modules)
-	sums := map[string][]string{}
+// release commits the version in the copy, and returns the tags of its modules and their lines of a go.sum. Modules are
+// changed in the order of their requirements, since the go.sum of one holds the hashes of those that it requires.
+func (r repository) release(version string, modules []module) (tags []string, sums map[string][]string, err error) {
+	sums = map[string][]string{}
 	for _, m := range modules {
 		if err := r.require(m, version, sums); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
-		tag := m.tag(version)
-		if err := r.commit("Require the modules of "+version+" in "+m.dir, tag); err != nil {
-			return nil, err
+		if _, err := r.git("add", "--update", m.dir); err != nil {
+			return nil, nil, err
 		}
-		if sums[m.Module.Path], err = r.sums(m, version, source, cache); err != nil {
-			return nil, err
+		if sums[m.Module.Path], err = r.sums(m, version); err != nil {
+			return nil, nil, err
 		}
-		tags = append(tags, tag)
-	}
-
-	if _, err := r.git("reset", "--quiet", "--soft", r.base); err != nil {
-		return nil, err
+		tags = append(tags, m.tag(version))
 	}
 	slices.Sort(tags)
-	return tags, r.commit("Release "+version, tags...)
+	return tags, sums, r.commit("Release "+version, tags...)
 }
 
 // push adds the tags to the remote, all or none. Tags that are there already must be of the same commit.

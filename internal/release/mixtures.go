@@ -37,16 +37,25 @@ func (r repository) checkMixtures(remote, version string, modules []module) erro
 	return nil
 }
 
-// checkMixture builds the modules of an old version with the root of the clone, in a workspace.
+// checkMixture builds the modules of an old version with the root of the clone, in a workspace beside the clone.
 func (r repository) checkMixture(remote, old string, modules []module) error {
-	temp, err := os.MkdirTemp("", "mixture")
-	if err != nil {
+	temp := filepath.Join(filepath.Dir(r.dir), "mixture")
+	if err := os.Mkdir(temp, 0o755); err != nil {
 		return err
 	}
 	defer os.RemoveAll(temp)
 	earlier := repository{dir: filepath.Join(temp, "old")}
-	if _, err := r.git("clone", "--quiet", "--depth=1", "--branch="+old, remote, earlier.dir); err != nil {
+	if _, err := r.git("clone", "--quiet", "--no-checkout", "--branch="+old, remote, earlier.dir); err != nil {
 		return err
+	}
+	dirs := []string{"sparse-checkout", "set"}
+	for _, m := range modules[1:] {
+		dirs = append(dirs, m.dir)
+	}
+	for _, args := range [][]string{dirs, {"checkout", "--quiet"}} {
+		if _, err := earlier.git(args...); err != nil {
+			return err
+		}
 	}
 	use := []string{"work", "init", r.dir}
 	// The old modules require each other, and the root, at the old version.

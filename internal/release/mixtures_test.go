@@ -95,16 +95,17 @@ func wantMixtures(t *testing.T, dir string, env []string, modules []module, vers
 	}
 }
 
-// wantMixturesBuilt checks that a release is refused if a module of an earlier version would not build with its root.
-func wantMixturesBuilt(t *testing.T, dir, remote string, modules []module, version string) {
+// wantMixturesBuilt checks, in a directory, that a release is refused if a module of an earlier version would not build
+// with its root.
+func wantMixturesBuilt(t *testing.T, dir, place, remote string, modules []module, version string) {
 	few := modules[:1]
 	for _, m := range modules {
 		if m.dir == "store/sqlitestore" { // the others would take a while
 			few = append(few, m)
 		}
 	}
-	clone := filepath.Join(t.TempDir(), "clone")
-	shell(t, dir, nil, "git", "clone", "--quiet", dir, clone)
+	clone := filepath.Join(place, "clone")
+	shell(t, dir, nil, "git", "clone", "--quiet", "--shared", dir, clone)
 	later := repository{dir: clone}
 	if list, err := later.earlier(remote, "v0.1.2"); err != nil || len(list) != 2 || !slices.Contains(list, version) {
 		t.Errorf("the earlier versions of v0.1.2 are %q, %v", list, err)

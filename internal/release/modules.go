@@ -110,49 +110,6 @@ func (r repository) require(m module, version string, sums map[string][]string) 
 	return os.WriteFile(file, []byte(addSums(string(old), lines)), 0o644)
 }
 
-// addSums inserts lines into the text of a go.sum, which is sorted by the paths of modules.
-func addSums(text string, add []string) string {
-	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
-	if text == "" {
-		lines = nil
-	}
-	for _, line := range add {
-		i := slices.IndexFunc(lines, func(other string) bool { return pathOf(other) > pathOf(line) })
-		if i < 0 {
-			i = len(lines)
-		}
-		lines = slices.Insert(lines, i, line)
-	}
-	return strings.Join(lines, "\n") + "\n"
-}
-
-func pathOf(line string) string {
-	modulePath, _, _ := strings.Cut(line, " ")
-	return modulePath
-}
-
-// sums returns the lines of a go.sum for a module that is tagged in the repository.
-func (r repository) sums(m module, version, source, cache string) ([]string, error) {
-	env := append(gitFrom(r.dir, source), "GOMODCACHE="+cache, "GOFLAGS=-modcacherw", "GOPROXY=direct", "GONOSUMDB=*")
-	out, err := r.output(env, "..", "go", "mod", "download", "-json", m.Module.Path+"@"+version)
-	if err != nil {
-		return nil, err
-	}
-	var downloaded struct{ Sum, GoModSum string }
-	if err := json.Unmarshal([]byte(out), &downloaded); err != nil {
-		return nil, err
-	}
-	return []string{
-		fmt.Sprintf("%s %s %s", m.Module.Path, version, downloaded.Sum),
-		fmt.Sprintf("%s %s/go.mod %s", m.Module.Path, version, downloaded.GoModSum),
-	}, nil
-}
-
-// gitFrom returns the environment in which git reads the directory instead of the URL.
-func gitFrom(dir, url string) []string {
-	return []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=url." + dir + ".insteadOf", "GIT_CONFIG_VALUE_0=" + url}
-}
-
 // repository is a clone.
 type repository struct {
 	dir  string

@@ -2,13 +2,14 @@ package main
 
 import (
 	"fmt"
+	"hash/fnv"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
-	"time"
 )
 
 // shell runs a command in a directory and returns what it prints.
@@ -46,12 +47,9 @@ func write(t *testing.T, file, text string) {
 func checkout(t *testing.T, version string) string {
 	t.Helper()
 	root, commit := here(t), workTree(t)
-	dir := filepath.Join(t.TempDir(), "checkout")
-	shell(t, root, nil, "git", "clone", "--quiet", "--no-tags", "--no-checkout", root, dir)
+	dir := clone(t, root)
 	shell(t, dir, nil, "git", "fetch", "--quiet", root, commit)
 	shell(t, dir, nil, "git", "checkout", "--quiet", "--detach", commit)
-	shell(t, dir, nil, "git", "config", "user.name", "a")
-	shell(t, dir, nil, "git", "config", "user.email", "a@example.com")
 	writeChangelog(t, dir, version, "")
 	return dir
 }
@@ -59,9 +57,59 @@ func checkout(t *testing.T, version string) string {
 // cloneOf returns a clone of a clone, in which commits can be made.
 func cloneOf(t *testing.T, dir string) string {
 	t.Helper()
-	clone := filepath.Join(t.TempDir(), "clone")
-	shell(t, dir, nil, "git", "clone", "--quiet", "-c", "user.name=a", "-c", "user.email=a@example.com", dir, clone)
+	clone := clone(t, dir)
+	shell(t, clone, nil, "git", "checkout", "--quiet")
 	return clone
+}
+
+// clone returns a clone that has nothing checked out yet, and then only the files that a release or these tests touch.
+func clone(t *testing.T, from string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "clone")
+	shell(t, from, nil, "git", "clone", "--quiet", "--shared", "--no-tags", "--no-checkout",
+		"-c", "user.name=a", "-c", "user.email=a@example.com", from, dir)
+	shell(t, dir, nil, "git", "sparse-checkout", "set", "--no-cone", "go.mod", "go.sum", "/*.md", "/.ci",
+		"/examples/first", "/store/*/migrations", "/store/*/testdata/released")
+	return dir
+}
+
+// remoteOf returns an empty repository that has the objects of a clone, so that pushes to it are small.
+func remoteOf(t *testing.T, dir string) string {
+	t.Helper()
+	remote := filepath.Join(t.TempDir(), "cairn.git")
+	shell(t, dir, nil, "git", "init", "--quiet", "--bare", remote)
+	objects := shell(t, dir, nil, "git", "rev-parse", "--path-format=absolute", "--git-path", "objects")
+	write(t, filepath.Join(remote, "objects/info/alternates"), objects+"\n")
+	return remote
+}
+
+// reserve returns a version that no other test uses at the same time, as all share the caches of the go command. It is
+// the same in each run of this work tree, as is the directory, so that packages that have not changed are compiled
+// already.
+func reserve(t *testing.T) (version, place string) {
+	t.Helper()
+	sum := fnv.New64a()
+	fmt.Fprint(sum, here(t))
+	version = fmt.Sprintf("v0.1.0-test.%d", sum.Sum64())
+	place = filepath.Join(os.TempDir(), "cairn-release-"+version)
+	file, err := os.OpenFile(place+".lock", os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	remove := func() {
+		if err := os.RemoveAll(place); err != nil {
+			t.Error(err)
+		}
+	}
+	remove() // what a killed test has left
+	t.Cleanup(func() {
+		remove()
+		_ = file.Close()
+	})
+	return version, place
 }
 
 // quickly is the environment in which the go command compiles the modules in half the time, without optimization and
@@ -106,15 +154,17 @@ func workTree(t *testing.T) string {
 
 // What is tagged can be got: each module alone, the command, and the first program of the README.
 func TestRelease(t *testing.T) {
-	version := fmt.Sprintf("v0.1.0-test.%d", time.Now().UnixNano()) // of its own, as the module cache is shared
+	version, place := reserve(t)
 	dir := checkout(t, version)
 	fixtures := commitFixtures(t, dir, version)
-	remote := filepath.Join(t.TempDir(), "cairn.git")
-	shell(t, dir, nil, "git", "init", "--quiet", "--bare", remote)
-	o := options{version: version, remote: remote, unchecked: true}
+	write(t, filepath.Join(dir, ".ci/run"), "#!/bin/sh\n")
+	shell(t, dir, nil, "git", "commit", "--quiet", "--all", "-m", "Check nothing")
+	remote := remoteOf(t, dir)
+	o := options{version: version, remote: remote}
 	if err := release(dir, o); err != nil {
 		t.Fatal(err)
 	}
+	o.unchecked = true
 	next := strings.Replace(version, "v0.1.0", "v0.1.1", 1)
 	again, following := cloneOf(t, dir), cloneOf(t, dir)
 
@@ -123,7 +173,9 @@ func TestRelease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := append(gitFrom(remote, sourceOf(modules)), "GOWORK=off", "GOPRIVATE="+modules[0].Module.Path, "GOSUMDB=off", quickly(modules))
+	env := append(gitFrom(remote, sourceOf(modules)), "GOWORK=off", "GOPRIVATE="+modules[0].Module.Path, "GOSUMDB=off",
+		"GODEBUG=goindex=0", // the index of a version outlasts its removal, and the next run has another source
+		quickly(modules))
 	removeFromCache(t, modules, sourceOf(modules), version, next)
 	t.Run("again", func(t *testing.T) { // nothing is left to do
 		t.Parallel()
@@ -143,7 +195,7 @@ func TestRelease(t *testing.T) {
 		})
 		t.Run("internal packages", func(t *testing.T) {
 			t.Parallel()
-			wantMixturesBuilt(t, following, remote, modules, version)
+			wantMixturesBuilt(t, following, place, remote, modules, version)
 		})
 	})
 	for _, m := range modules {
@@ -208,7 +260,7 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// removeFromCache removes the versions, once the test has ended, from the cache of modules that all programs share.
+// removeFromCache removes the versions, now and once the test has ended, from the cache of modules that all programs share.
 func removeFromCache(t *testing.T, modules []module, source string, versions ...string) {
 	cache := shell(t, ".", nil, "go", "env", "GOMODCACHE")
 	clones := func() map[string]bool {
@@ -221,8 +273,7 @@ func removeFromCache(t *testing.T, modules []module, source string, versions ...
 		}
 		return found
 	}
-	before := clones()
-	t.Cleanup(func() {
+	remove := func() {
 		for _, m := range modules {
 			for _, version := range versions {
 				_ = os.RemoveAll(filepath.Join(cache, m.Module.Path+"@"+version))
@@ -233,13 +284,13 @@ func removeFromCache(t *testing.T, modules []module, source string, versions ...
 			}
 		}
 		for clone := range clones() {
-			if !before[clone] {
-				_ = os.RemoveAll(clone)
-				_ = os.Remove(clone + ".info")
-				_ = os.Remove(clone + ".lock")
-			}
+			_ = os.RemoveAll(clone)
+			_ = os.Remove(clone + ".info")
+			_ = os.Remove(clone + ".lock")
 		}
-	})
+	}
+	remove() // what a killed test has left
+	t.Cleanup(remove)
 }
 
 // A release that would not be what it says is refused, and pushes nothing.
@@ -248,8 +299,7 @@ func TestReleaseIsRefused(t *testing.T) {
 	const version = "v0.1.0"
 	dir := checkout(t, version)
 	pretendFixtures(t, dir, version)
-	remote := filepath.Join(t.TempDir(), "cairn.git")
-	shell(t, dir, nil, "git", "init", "--quiet", "--bare", remote)
+	remote := remoteOf(t, dir)
 	refused := func(o options, want string) {
 		t.Helper()
 		o.remote, o.unchecked = remote, true

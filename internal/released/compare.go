@@ -11,11 +11,12 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store"
+	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // export returns all that can be read of a store: its session trees as they are exported, [gone] as it will be
-// restored, and the records.
+// restored, the records, the memories, and the usage.
 func export(t *testing.T, st driver.Store) (list []line) {
 	t.Helper()
 	for _, id := range roots(t, st) {
@@ -36,6 +37,89 @@ func export(t *testing.T, st driver.Store) (list []line) {
 		record.AsOf = time.Time{} // of the reading
 		list = append(list, line{Record: encode(t, record)})
 	}
+	return append(append(append(list, memories(t, st)...), blobs(t, st)...), usages(t, st)...)
+}
+
+// blobs returns the owners of blobs with their blobs.
+func blobs(t *testing.T, st driver.Store) (list []line) {
+	t.Helper()
+	kept, ok := st.(driver.BlobProvider)
+	if !ok {
+		return nil
+	}
+	for owner, err := range driver.All(func(cursor string) (driver.Page[driver.BlobOwner], error) {
+		return kept.Blobs().Owners(t.Context(), driver.BlobQuery{Cursor: cursor})
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		content := map[string][]byte{}
+		page, err := kept.Blobs().List(t.Context(), *owner, driver.BlobQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range page.Items {
+			bytes, err := kept.Blobs().Get(t.Context(), *owner, row.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			content[row.Key] = bytes[0]
+		}
+		list = append(list, line{Blobs: encode(t, struct {
+			Owner driver.BlobOwner
+			Blobs map[string][]byte
+		}{*owner, content})})
+	}
+	return list
+}
+
+// usages returns the usage rows and their sums.
+func usages(t *testing.T, st driver.Store) (list []line) {
+	t.Helper()
+	metered, ok := st.(driver.UsageProvider)
+	if !ok {
+		return nil
+	}
+	for row, err := range driver.All(func(cursor string) (driver.Page[cairn.UsageRow], error) {
+		return metered.Usages().Rows(t.Context(), driver.PageQuery{Cursor: cursor})
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, line{Usage: encode(t, row)})
+	}
+	sums := backend.UsageSums{}
+	if err := metered.Usages().Sums(t.Context(), driver.DaySpan{}, func() { clear(sums) }, sums.Add); err != nil {
+		t.Fatal(err)
+	}
+	if len(sums) == 0 {
+		return list
+	}
+	return append(list, line{Usage: encode(t, sums)})
+}
+
+// memories returns the scopes of memories with their entries.
+func memories(t *testing.T, st driver.Store) (list []line) {
+	t.Helper()
+	kept, ok := st.(driver.MemoryProvider)
+	if !ok {
+		return nil
+	}
+	for row, err := range driver.All(func(cursor string) (driver.Page[driver.MemoryScopeRow], error) {
+		return kept.Memories().Scopes(t.Context(), driver.MemoryScopeQuery{Cursor: cursor})
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries, err := kept.Memories().Read(t.Context(), row.MemoryScope, driver.MemoryRead{From: "\x01", Before: "\U0010ffff"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, line{Memory: encode(t, struct {
+			Scope   driver.MemoryScopeRow
+			Entries []driver.MemoryEntry
+		}{*row, entries.Found[0]})})
+	}
 	return list
 }
 
@@ -54,12 +138,18 @@ func roots(t *testing.T, st driver.Store) (list []string) {
 	return list
 }
 
-// parts returns the parts of a tree as JSON.
+// parts returns the parts of a tree as JSON. Its blobs are compared by themselves.
 func parts(t *testing.T, st driver.Store, root string) (list []json.RawMessage) {
 	t.Helper()
 	for part, err := range store.Export(t.Context(), st.(driver.Importer), root) {
 		if err != nil {
 			t.Fatal(err)
+		}
+		if len(part.Blobs)+len(part.Bytes) > 0 {
+			continue
+		}
+		if part.Session != nil {
+			part.Session.BlobCount = 0
 		}
 		list = append(list, encode(t, part))
 	}
@@ -135,14 +225,14 @@ func decoded(lines []line) iter.Seq2[*driver.Part, error] {
 func differ(t *testing.T, expected, got []line) {
 	t.Helper()
 	if len(got) != len(expected) {
-		t.Errorf("the store yields %d parts and records, want %d", len(got), len(expected))
+		t.Errorf("the store yields %d parts, records, memories, owners of blobs and rows of usage, want %d", len(got), len(expected))
 	}
 	for i := range min(len(got), len(expected)) {
 		want, is := expected[i], got[i]
 		if is.Session != want.Session {
 			t.Fatalf("part %d is of session %q, want %q", i, is.Session, want.Session)
 		}
-		for _, pair := range [][2]json.RawMessage{{want.Part, is.Part}, {want.Removed, is.Removed}, {want.Record, is.Record}} {
+		for _, pair := range [][2]json.RawMessage{{want.Part, is.Part}, {want.Removed, is.Removed}, {want.Record, is.Record}, {want.Memory, is.Memory}, {want.Blobs, is.Blobs}} {
 			if problem := lacks(value(t, pair[0]), value(t, pair[1]), ""); problem != "" {
 				t.Errorf("session %q: %s\n got %s\nwant %s", want.Session, problem, pair[1], pair[0])
 			}

@@ -22,7 +22,7 @@ import (
 
 var (
 	root   = flag.String("released.root", filepath.Join("..", ".."), "the repository that has the fixtures")
-	write  = flag.String("released.write", "", "write the fixture of this version, and read none")
+	write  = flag.String("released.write", "", "write the fixture of this version, and read no other")
 	source = flag.String("released.source", "", "what identifies the source of the version")
 )
 
@@ -67,15 +67,23 @@ type line struct {
 	Removed json.RawMessage `json:"removed,omitempty"`
 	// Record is a record of the namespace [namespace].
 	Record json.RawMessage `json:"record,omitempty"`
+	// Memory is a scope of memories with its entries.
+	Memory json.RawMessage `json:"memory,omitempty"`
+	// Blobs are an owner of blobs and the bytes of its blobs by their keys.
+	Blobs json.RawMessage `json:"blobs,omitempty"`
+	// Usage is a row of usage, or all sums of usage by their keys.
+	Usage json.RawMessage `json:"usage,omitempty"`
 }
 
 // Run reads the fixtures of every released version, and one that it writes by itself. With the flag -released.write it
-// writes the fixture of that version instead.
+// writes the fixture of that version instead, and reads that.
 func Run(t *testing.T, s Store) {
 	t.Parallel()
 	dir := filepath.Join(*root, "store", s.Name, "testdata", "released")
 	if *write != "" {
-		s.write(t, filepath.Join(dir, *write))
+		at := filepath.Join(dir, *write)
+		s.write(t, at)
+		s.read(t, *write, at)
 		return
 	}
 	versions, err := os.ReadDir(dir)

@@ -101,6 +101,23 @@ func play(t *testing.T, st driver.Store) {
 		_, err := records.Put(t.Context(), w)
 		s.must(err)
 	}
+	if kept, ok := st.(driver.MemoryProvider); ok {
+		for _, scope := range []driver.MemoryScope{driver.UserMemories("ann"), {Kind: driver.MemoryOfGroup, Name: "released"}} {
+			_, err := kept.Memories().Write(t.Context(), driver.MemoryWrite{Scope: scope, DueAt: time.Now().Add(long),
+				Puts: []driver.MemoryEntry{{Key: "a/é", Value: []byte{0, 1, 0xff}}, {Key: "b", Value: []byte(`{}`)}}})
+			s.must(err)
+		}
+	}
+	if files, ok := st.(driver.BlobProvider); ok {
+		row, err := s.eng.Session(t.Context(), "lasting")
+		s.must(err)
+		_, err = files.Blobs().Put(t.Context(), driver.OwnerOfBlobs(row), []byte("a file"), []byte{0, 1, 0xff})
+		s.must(err)
+	}
+	if metered, ok := st.(driver.UsageProvider); ok { // some rows, so that others are not folded
+		_, err := metered.Usages().Fold(t.Context(), 3)
+		s.must(err)
+	}
 	_, err = s.eng.Execute(t.Context(), "crashed", "clerk", cairn.Text("note a; work kept & work cut; note b"))
 	s.must(err)
 	<-reached

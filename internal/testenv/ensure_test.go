@@ -80,6 +80,44 @@ func TestEnsureFailsOverWhatStaysMissing(t *testing.T) {
 	}
 }
 
+// promtool is unpacked alone. Without the right to list packages anew, it is enough to download its package.
+func TestEnsureUnpacksPromtool(t *testing.T) {
+	t.Parallel()
+	if path, err := exec.LookPath("promtool"); err == nil {
+		t.Logf("nothing is unpacked, since there is %s", path)
+		return
+	}
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ aptGet, want string }{
+		"there":  {`case "$*" in *download*) : >prometheus_1_amd64.deb;; *) exit 1;; esac`, ""},
+		"absent": {"exit 100", "promtool cannot be unpacked: please install it (on Debian: apt-get install prometheus)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(t, map[string]string{"fake-cc": "cat >/dev/null", "sudo": sudo, "apt-get": test.aptGet,
+				"dpkg": `[ "$*" = "-x prometheus_1_amd64.deb ." ] && mkdir -p usr/bin && : >usr/bin/prometheus && printf '#!/bin/sh\n' >usr/bin/promtool && chmod +x usr/bin/promtool`})
+			m.home = t.TempDir()
+			if err := os.Mkdir(filepath.Join(m.home, "cairn"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			others, _ := filepath.Glob(filepath.Join(cache, "cairn", "*-*")) // the other programs, each with a version
+			for _, dir := range others {
+				if err := os.Symlink(dir, filepath.Join(m.home, "cairn", filepath.Base(dir))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			out, err := m.ensure(t)
+			unpacked, _ := filepath.Glob(filepath.Join(m.home, "cairn", "promtool", "*"))
+			if there := test.want == ""; (err == nil) != there || (len(unpacked) == 1) != there || !strings.Contains(out, test.want) {
+				t.Errorf("ensure: %v, %q\n%s", err, unpacked, out)
+			}
+		})
+	}
+}
+
 // All that is missing is printed first, and nothing is begun that cannot be completed.
 func TestEnsureSaysAllThatIsMissingFirst(t *testing.T) {
 	t.Parallel()

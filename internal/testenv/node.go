@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	_ "embed"
 	"encoding/hex"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,6 +50,24 @@ func Chromium(tb testing.TB) string {
 	}
 	tb.Fatal("Chromium is missing, which make test installs")
 	return ""
+}
+
+// NodeCases runs a script as [Node] does. It prints a JSON object: the names of its cases, and what each found to be wrong.
+// Each case becomes a test.
+func NodeCases(t *testing.T, script string, args ...string) {
+	t.Helper()
+	out := Node(t, script, args...)
+	var found map[string][]string
+	if err := json.Unmarshal(out, &found); err != nil || len(found) == 0 {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for name, wrong := range found {
+		t.Run(name, func(t *testing.T) {
+			for _, w := range wrong {
+				t.Error(w)
+			}
+		})
+	}
 }
 
 // Node runs a script with Node.js, next to the clients' packages, and returns its output. The script is an ES
@@ -120,13 +139,24 @@ func NodeCommand(tb testing.TB, script string, args ...string) []string {
 	if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
 		tb.Fatal(err)
 	}
-	text, err := os.ReadFile(script)
+	for _, name := range append(neighbours(tb, script), script) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, filepath.Base(name)), text, 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return append([]string{"node", filepath.Join(dir, filepath.Base(script))}, args...)
+}
+
+// neighbours returns the modules in a script's directory, which it may import.
+func neighbours(tb testing.TB, script string) []string {
+	tb.Helper()
+	list, err := filepath.Glob(filepath.Join(filepath.Dir(script), "*.mjs"))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	file := filepath.Join(dir, filepath.Base(script))
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		tb.Fatal(err)
-	}
-	return append([]string{"node", file}, args...)
+	return list
 }

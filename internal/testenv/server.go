@@ -37,6 +37,8 @@ const (
 	tailLines = 20
 
 	dirPrefix = "cairn-testenv-"
+	// memoryDir is a file system in memory, on systems that have one.
+	memoryDir = "/dev/shm"
 )
 
 // servers are the servers of this process.
@@ -96,6 +98,9 @@ type program struct {
 	abort syscall.Signal
 	// trusted makes the server run under this process's account.
 	trusted bool
+	// inMemory puts the server's directory into a file system in memory, if the system has one, since the server waits for
+	// the disk at each write and has no setting against it.
+	inMemory bool
 	// prepare fills the server's directory and returns its command line.
 	prepare func(s *Server) (command []string, err error)
 }
@@ -138,7 +143,11 @@ func launch(what program) (*Server, error) {
 
 // makeDir creates the server's directory, and locks it for as long as this process lives.
 func (s *Server) makeDir() (err error) {
-	if s.Dir, err = os.MkdirTemp("", dirPrefix+s.program.name+"-"); err != nil {
+	parent := ""
+	if info, err := os.Stat(memoryDir); err == nil && info.IsDir() && s.program.inMemory {
+		parent = memoryDir
+	}
+	if s.Dir, err = os.MkdirTemp(parent, dirPrefix+s.program.name+"-"); err != nil {
 		return err
 	}
 	if s.lock, err = os.Open(s.Dir); err != nil {
@@ -157,6 +166,8 @@ func (s *Server) makeDir() (err error) {
 // sweep removes the directories of test processes that were killed.
 func sweep() {
 	list, _ := filepath.Glob(filepath.Join(os.TempDir(), dirPrefix+"*"))
+	inMemory, _ := filepath.Glob(filepath.Join(memoryDir, dirPrefix+"*"))
+	list = append(list, inMemory...)
 	for _, dir := range list {
 		info, err := os.Lstat(dir)
 		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < staleAfter {

@@ -81,6 +81,8 @@ type kind struct {
 	longest    int  // maximum number of steps of a turn
 	// waits reports whether the agent has tools that need people.
 	waits bool
+	// sends reports whether the agent has effectful tools. Agents that defer commits with them would not.
+	sends bool
 	// consults names the kind's sub-agent, mate its blocking companion, scout its non-blocking one.
 	consults, mate, scout string
 }
@@ -93,8 +95,9 @@ var kinds = []*kind{
 	{name: "per-tool-typed", durability: cairn.PerTool, longest: 5, typed: true},
 	{name: "interval", durability: cairn.Interval(5 * time.Millisecond), longest: 5},
 	{name: "manual-typed", durability: cairn.Manual, longest: 5, typed: true},
-	{name: "per-step-family", durability: cairn.PerStep, longest: 5, waits: true, consults: child, mate: mate, scout: scout},
-	{name: "per-tool-family-typed", durability: cairn.PerTool, longest: 5, typed: true, waits: true, consults: child, mate: mate, scout: scout},
+	{name: "manual-sends", durability: cairn.Manual, longest: 5, sends: true},
+	{name: "per-step-family", sends: true, durability: cairn.PerStep, longest: 5, waits: true, consults: child, mate: mate, scout: scout},
+	{name: "per-tool-family-typed", sends: true, durability: cairn.PerTool, longest: 5, typed: true, waits: true, consults: child, mate: mate, scout: scout},
 	{name: "manual-family", durability: cairn.Manual, longest: 5, waits: true, consults: child, mate: mate, scout: scout},
 }
 
@@ -108,9 +111,9 @@ const (
 
 var relatives = []*kind{
 	{name: grandchild, durability: cairn.PerStep, longest: 2, typed: true, waits: true},
-	{name: child, durability: cairn.PerTool, longest: 3, waits: true, consults: grandchild},
-	{name: mate, durability: cairn.PerStep, longest: 2, waits: true},
-	{name: scout, durability: cairn.PerTool, longest: 2, waits: true},
+	{name: child, sends: true, durability: cairn.PerTool, longest: 3, waits: true, consults: grandchild},
+	{name: mate, sends: true, durability: cairn.PerStep, longest: 2, waits: true},
+	{name: scout, sends: true, durability: cairn.PerTool, longest: 2, waits: true},
 }
 
 // kindOf returns the kind of an agent.
@@ -125,6 +128,9 @@ func kindOf(agent string) *kind {
 
 // draw draws a tool use.
 func (k *kind) draw(rng *rand.Rand) use {
+	if k.sends && rng.IntN(5) == 0 {
+		return use{[]string{toolSend, toolSend, toolWire}[rng.IntN(3)], amount{rng.IntN(100)}}
+	}
 	plain := use{[]string{toolAdd, toolAdd, toolNote, toolMark, toolFail}[rng.IntN(5)], amount{rng.IntN(100)}}
 	if !k.waits || rng.IntN(10) < 4 {
 		return plain
@@ -178,6 +184,9 @@ func actors(j *journal, books Books) []*cairn.Agent {
 		}
 		if k.waits {
 			a.Tools = append(a.Tools, waitingTools(j, books)...)
+		}
+		if k.sends {
+			a.Tools = append(a.Tools, effectfulTools(j)...)
 		}
 		if k.consults != "" {
 			a.Tools = append(a.Tools, cairn.SubAgent(made[k.consults]))

@@ -97,6 +97,9 @@ func (c *clerk) draw(call *cairn.PendingCall) cairn.Submission {
 	if n := len(call.Reviewers); n > 0 {
 		by = call.Reviewers[c.rng.IntN(n)]
 	}
+	if call.Kind == cairn.CallEffect {
+		return c.finds(call).By(by)
+	}
 	if call.Kind != cairn.CallApproval {
 		if c.rng.IntN(5) == 0 {
 			return cairn.AnswerError(call.CallRef, "no answer from "+by).By(by)
@@ -139,13 +142,13 @@ func (c *clerk) mistake(ctx context.Context, call *cairn.PendingCall) error {
 	right := c.draw(call)
 	wrong := right
 	switch {
-	case call.Kind == cairn.CallQuestion && c.rng.IntN(2) == 0:
+	case (call.Kind == cairn.CallQuestion || call.Kind == cairn.CallEffect) && c.rng.IntN(2) == 0:
 		wrong.Value, wrong.Error = json.RawMessage(`{"n":"many"}`), ""
 	case call.Kind != cairn.CallApproval && c.rng.IntN(2) == 0:
 		wrong = cairn.Submission{Type: cairn.SubmitApproval, CallID: call.ID, ApprovalID: "approval", Approved: true}.By(right.Reviewer)
 	case call.Kind == cairn.CallClientTool:
 		wrong.Result, wrong.Error = json.RawMessage(`{"n":"many"}`), ""
-	case call.Kind == cairn.CallQuestion, c.rng.IntN(2) == 0:
+	case call.Kind == cairn.CallQuestion, call.Kind == cairn.CallEffect, c.rng.IntN(2) == 0:
 		wrong = cairn.Submission{Type: cairn.SubmitResult, CallID: call.ID, Result: json.RawMessage(`{"n":1}`)}.By(right.Reviewer)
 	default:
 		wrong.ApprovalID = "another"

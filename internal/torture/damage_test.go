@@ -57,6 +57,19 @@ var damages = map[string]map[string]func(*History){
 		"a tool":      func(h *History) { h.again(toolStarted) },
 		"another key": func(h *History) { h.again(toolStarted).Key = "other" },
 	},
+	"no effect twice, unless it was unknown and a person or a probe chose it; none confirmed that did not happen": {
+		"sent without a row":         func(h *History) { h.arrive("k") },
+		"sent in one attempt, twice": func(h *History) { h.effect("k", cairn.EffectConfirmed, 1); h.arrive("k"); h.arrive("k") },
+		"sent again by nobody's choice": func(h *History) {
+			h.effect("k", cairn.EffectConfirmed, 2)
+			h.arrive("k")
+			h.arrive("k")
+		},
+		"confirmed and never sent": func(h *History) { h.effect("k", cairn.EffectConfirmed, 1) },
+		"unknown, but told":        func(h *History) { h.effect("k", cairn.EffectUnknown, 1).ToolCallID = h.addition() },
+		"failed, but told as done": func(h *History) { h.effect("k", cairn.EffectFailed, 1).ToolCallID = h.addition() },
+		"not one of the ledger":    func(h *History) { h.effect("k", cairn.EffectFailed, 1).Effect = nil },
+	},
 	"no message twice": {
 		"the same message": func(h *History) { h.Messages = append(h.Messages, h.Messages[0]); h.Session.MessageCount++ },
 		"the same reply": func(h *History) {
@@ -287,4 +300,26 @@ func (h *History) result(tool string) *cairn.ToolResult {
 		}
 	}
 	return nil
+}
+
+// arrive lets something with a key arrive at the receiver.
+func (h *History) arrive(key string) {
+	h.Journal = append(h.Journal, record{Kind: arrived, Session: h.Session.ID, Key: key})
+}
+
+// effect adds a row to the ledger.
+func (h *History) effect(key string, state cairn.EffectState, attempts int) *cairn.PendingCall {
+	h.Calls = append(h.Calls, cairn.PendingCall{CallRef: cairn.CallRef{ID: "effect", Kind: cairn.CallEffect, Tool: toolSend, ToolCallID: "none"},
+		Status: cairn.CallSettled, Effect: &cairn.Effect{State: state, Key: key, Attempts: attempts}})
+	return &h.Calls[len(h.Calls)-1]
+}
+
+// addition returns a call of toolAdd that has a result.
+func (h *History) addition() string {
+	for id, list := range h.results() {
+		if list[0].Tool == toolAdd && !list[0].IsError {
+			return id
+		}
+	}
+	panic("no call of " + toolAdd)
 }

@@ -224,7 +224,7 @@ func (h *harness) calm() {
 
 // undisturbed returns the order of a process of the test itself, which loses no lease.
 func (h *harness) undisturbed(name string) order {
-	o := order{Dir: h.dir, Name: name, Elsewhere: h.host.Elsewhere, LeaseTTL: time.Minute, Ahead: -*flagAhead}
+	o := order{Dir: h.dir, Name: name, Elsewhere: h.host.Elsewhere, Records: h.host.Records, LeaseTTL: time.Minute, Ahead: -*flagAhead}
 	if h.host.Defaults {
 		o.LeaseTTL = 0
 	}

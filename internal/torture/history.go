@@ -231,6 +231,7 @@ var Invariants = []Invariant{
 	{"what a child came to is the result of its call", childResultsKept},
 	{"a consultation that began ends before its call does", each(consultationsEnd)},
 	{"a question gets the answer of its number, in every pass", each(questionsInOrder)},
+	{"no effect twice, unless it was unknown and a person or a probe chose it; none confirmed that did not happen", each(effectsSettled)},
 	{"queued turns run once, in order", each(queueInOrder)},
 	{"what the user said is on the log once, in its place", each(userMessagesLoggedOnce)},
 	{"a stop that returned has ended the run", each(stopsHold)},

@@ -20,6 +20,8 @@ const (
 	toolStarted recordKind = "tool_started"
 	toolEnded   recordKind = "tool_ended"
 	modelCalled recordKind = "model_called"
+	// arrived: what an effectful tool sent has arrived at the receiver.
+	arrived recordKind = "arrived"
 	// working: the process works under a lease that another process may have taken, because a host lets it execute
 	// effects.
 	working recordKind = "working"

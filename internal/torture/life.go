@@ -25,7 +25,7 @@ func (h *harness) plan(group []string, clerk bool) life {
 		lease, o.LeaseTTL = 30*time.Second, 0
 	}
 	p = p.slowed(pace, lease)
-	o.Dir, o.Name, o.Sessions, o.Clerk, o.Alone, o.Elsewhere = h.dir, strconv.Itoa(h.lives), group, clerk, h.host.alone, h.host.Elsewhere
+	o.Dir, o.Name, o.Sessions, o.Clerk, o.Alone, o.Elsewhere, o.Records = h.dir, strconv.Itoa(h.lives), group, clerk, h.host.alone, h.host.Elsewhere, h.host.Records
 	o.Pace, o.Seed, o.Signal, o.Grace = pace, h.rng.Uint64(), p.signal, p.grace
 	o.Ahead = time.Duration(h.rng.Int64N(int64(2**flagAhead+1))) - *flagAhead
 	return life{o, p}

@@ -18,7 +18,7 @@ func answersUsedOnce(h *History) error {
 	for i := range h.Calls {
 		rows[h.Calls[i].ID] = &h.Calls[i]
 		told := results[inbox.ToolCall(&h.Calls[i])]
-		if len(told) == 0 && h.closes(&h.Calls[i]) {
+		if len(told) == 0 && h.closes(&h.Calls[i]) || h.Calls[i].Kind == cairn.CallEffect { // see effectsSettled
 			continue
 		}
 		if err := usedOnce(&h.Calls[i], told); err != nil {
@@ -33,6 +33,10 @@ func answersUsedOnce(h *History) error {
 		switch {
 		case c == nil:
 			return fmt.Errorf("call %s was answered (%s) and does not exist", r.Call, r.Outcome)
+		case c.Kind == cairn.CallEffect:
+			if r.Outcome == cairn.OutcomeAccepted && !answeredEffect(c, &r) {
+				return fmt.Errorf("effect %s: the answer of %s is not in its trail: %+v", c.ID, r.Reviewer, c.Trail)
+			}
 		case r.Outcome == cairn.OutcomeAccepted:
 			if err := accepted(c, &r); err != nil {
 				return fmt.Errorf("call %s: the answer of %s was accepted: %w", c.ID, r.Reviewer, err)

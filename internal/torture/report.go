@@ -2,38 +2,19 @@ package torture
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
-// resultsVariable names the file to which a soak appends its result.
-const resultsVariable = "CAIRN_SOAK_RESULTS"
-
 // report logs the result of a soak as a row of a table in docs/results/stops.md, and appends it to the results.
 func (h *harness) report(lasted time.Duration, serverStops int, paused *pauses) {
 	h.t.Helper()
-	line := h.line(lasted, serverStops, paused)
-	h.t.Log(line)
-	if path := os.Getenv(resultsVariable); path != "" && testenv.Soak() {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-		if err == nil {
-			_, err = fmt.Fprintln(f, line)
-			f.Close()
-		}
-		if err != nil {
-			h.t.Errorf("the result is not kept: %v", err)
-		}
-	}
+	testenv.Report(h.t, h.cells(lasted, serverStops, paused)...)
 }
 
-// line returns the row: date, commit, command, test, stops, runs, invariants, and the times from a stop to the end
-// of the runs that it hit.
-func (h *harness) line(lasted time.Duration, serverStops int, paused *pauses) string {
+// cells returns the row's cells: stops, runs, invariants, and the times from a stop to the end of the runs that it hit.
+func (h *harness) cells(lasted time.Duration, serverStops int, paused *pauses) []string {
 	by, slept := map[ending]int{}, 0
 	for _, s := range h.stops {
 		by[s.how]++
@@ -61,12 +42,10 @@ func (h *harness) line(lasted time.Duration, serverStops int, paused *pauses) st
 	if h.t.Failed() {
 		verdict = "**broken**"
 	}
-	cells := []string{
-		time.Now().UTC().Format(time.DateOnly), commit(), "`" + command() + "`", filepath.Base(workDir()) + " " + h.t.Name(), stops,
-		fmt.Sprintf("%d of %d sessions, hit by a stop %d times", h.tally.runs, h.tally.sessions, hit), verdict,
+	return []string{
+		stops, fmt.Sprintf("%d of %d sessions, hit by a stop %d times", h.tally.runs, h.tally.sessions, hit), verdict,
 		fmt.Sprintf("%s; %s; %s", h.times(took, byKill), h.times(took, byTerm), h.times(took, byBoth)),
 	}
-	return "| " + strings.Join(cells, " | ") + " |"
 }
 
 // questions are the checks of the store after every stop, see [watch].
@@ -82,35 +61,4 @@ func round(d time.Duration) time.Duration {
 		return d.Round(100 * time.Millisecond)
 	}
 	return d.Round(time.Millisecond)
-}
-
-// commit returns the tested commit, or "unknown".
-func commit() string {
-	out, err := exec.Command("git", "describe", "--always", "--dirty", "--exclude=*").Output()
-	if err != nil {
-		return "unknown"
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// command returns the command that started the test.
-func command() string {
-	if !testenv.Soak() {
-		return "make test"
-	}
-	words := []string{"make", "soak"}
-	for _, name := range []string{"KILLS", "HOURS"} {
-		if v := os.Getenv(name); v != "" {
-			words = append(words, name+"="+v)
-		}
-	}
-	return strings.Join(append(words, "ONLY="+filepath.Base(workDir())), " ")
-}
-
-func workDir() string {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "unknown"
-	}
-	return dir
 }

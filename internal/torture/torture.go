@@ -61,6 +61,7 @@ type order struct {
 	Clerk     bool          `json:"clerk"`     // answers calls instead of driving sessions
 	Alone     bool          `json:"alone"`     // drives its runs itself, see [Host]
 	Elsewhere bool          `json:"elsewhere"` // the events are in another store's log, see [Host]
+	Records   bool          `json:"records"`   // the engine has the store's records
 	LeaseTTL  time.Duration `json:"lease_ttl"` // 0 for the engine's default settings
 	Pace      int           `json:"pace"`      // see [Host]
 	Ahead     time.Duration `json:"ahead"`     // how far the process's clock is ahead
@@ -105,6 +106,8 @@ type Host struct {
 	// Elsewhere keeps the events in the log of another store, which is away now and then: appends fail, or their answers
 	// are lost.
 	Elsewhere bool
+	// Records lets the engine have the store's records. What it does with them is not recorded.
+	Records bool
 	// Server is killed repeatedly as well, if it is not nil: see [RunOn].
 	Server Server
 	// Pauses is suspended for five seconds repeatedly, if it is not nil.

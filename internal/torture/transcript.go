@@ -328,6 +328,8 @@ func (h *History) due() ([]entry, error) {
 // cancelled, denied or late, or the consulted agent was stopped.
 func mayFail(r *cairn.ToolResult) bool {
 	switch r.Tool {
+	case toolSend, toolWire:
+		return true
 	case toolAsk, toolAskSoon, toolPay, toolPaySoon, toolPayIf, toolVote:
 		return r.IsError
 	case toolAdd, toolNote, toolMark, toolFail, toolClose, toolInquire, cairn.FinishTool:

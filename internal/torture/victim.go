@@ -127,7 +127,12 @@ func (o *order) assemble(start Start, open Open, reach func(point)) (j *journal,
 		}
 		leaveLog, opts.Log = elsewhere.Close, witnessed(o.unsteady(logOf(elsewhere)), reach)
 	}
-	eng, leaves, err := start(o.Dir, o.Name, &witness{Store: st, journal: j, reach: reach}, actors(j, books), opts)
+	w := &witness{Store: st, journal: j, reach: reach}
+	var seen driver.Store = w
+	if o.Records {
+		seen = recorded{w, st.(driver.RecordProvider)}
+	}
+	eng, leaves, err := start(o.Dir, o.Name, seen, actors(j, books), opts)
 	return j, st, eng, func(ctx context.Context) error { return errors.Join(leaves(ctx), leaveLog()) }, err
 }
 

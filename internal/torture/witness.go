@@ -18,6 +18,12 @@ type witness struct {
 	leases  sync.Map // leases that the process renewed, by session and token
 }
 
+// recorded is a witness that also keeps records, as its store does.
+type recorded struct {
+	*witness
+	driver.RecordProvider
+}
+
 // lease identifies a lease of a session.
 type lease struct {
 	session string

@@ -52,11 +52,11 @@ type Options struct {
 	Fail func(code cairn.Code) *cairn.Request
 	// Without lists the abilities that the model lacks.
 	Without []Ability
-	// Patience is how long a reply may take to end, also once its context is done; 0 means 10 seconds.
+	// Patience is how long a reply may take to end, also once its context is done; 0 means a minute.
 	Patience time.Duration
 }
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // Run runs the suite, each check as a parallel subtest.
 func Run(t *testing.T, open OpenModel, opts *Options) {

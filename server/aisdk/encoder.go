@@ -11,8 +11,8 @@ import (
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/wire"
 	"github.com/cairn-agents/cairn/server/internal/sse"
-	"github.com/cairn-agents/cairn/server/internal/wire"
 )
 
 // Version is the major version of the client.
@@ -252,7 +252,7 @@ func (e *Encoder) own(ev *cairn.Event) {
 			e.sources++
 			e.emit(source(e.sources, &ev.Sources[i]))
 		}
-	case cairn.EventFiles:
+	case cairn.EventFiles, cairn.EventArtifact:
 		for _, p := range e.files(ev) {
 			e.closePart()
 			e.emit(file{p.Type, p.URL, p.MediaType})

@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/server/internal/wire"
+	"github.com/cairn-agents/cairn/internal/wire"
 )
 
 // Message is a message as clients hold it: a user's message, or everything that a turn showed.
@@ -215,6 +215,7 @@ func Messages(v Version, row *cairn.Session, list []cairn.Message, after string,
 			for _, r := range m.ToolResults() {
 				h.result(m.RunID, r)
 			}
+			h.artifacts(i, &m)
 		}
 	}
 	if h.turn(after) != turn && !(underWay && turn == h.turn(row.RunID)) {
@@ -337,6 +338,20 @@ func steering(v Version, id string, parts []Part) Part {
 		panic("aisdk: " + err.Error())
 	}
 	return Part{Type: "data-steering", ID: id, Data: body}
+}
+
+// artifacts shows the artifacts of results, which have addresses only.
+func (h *history) artifacts(index int, m *cairn.Message) {
+	if h.address == nil {
+		return
+	}
+	for _, a := range m.Artifacts(index) {
+		if a.Size == 0 { // as in a live stream
+			continue
+		}
+		out := h.message(m.RunID)
+		out.Parts = append(out.Parts, Part{Type: "file", MediaType: a.MediaType, Filename: a.Name, URL: h.address(h.session, index, m.ID, a.File)})
+	}
 }
 
 // unsafeAddress replaces the address of a file that is not a web address, be it from a model or from a user whose
@@ -516,6 +531,12 @@ func (h *history) waiting(c *cairn.PendingCall) {
 // pending shows a pending call. A call of a sub-agent is shown with the last message.
 func (h *history) pending(c *cairn.PendingCall) {
 	id := c.ID
+	if c.Kind == cairn.CallBudget { // no tool was called
+		if n := len(h.list); n > 0 {
+			h.ask(place{message: n - 1}, question, &asked{CallID: c.ID, ToolCallID: c.ID, Tool: c.Tool, Prompt: c.Prompt, Payload: c.Payload})
+		}
+		return
+	}
 	if c.Kind.Asked() {
 		id = c.ToolCallID
 	}
@@ -538,7 +559,7 @@ func (h *history) pending(c *cairn.PendingCall) {
 		p := &h.list[at.message].Parts[at.part]
 		p.State = "approval-requested"
 		p.Approval = &Approval{ID: c.ApprovalID, RequestReason: c.Prompt, Descriptor: c.Payload}
-	case cairn.CallQuestion, cairn.CallConnect:
+	case cairn.CallQuestion, cairn.CallConnect, cairn.CallEffect:
 		h.ask(at, question, &asked{CallID: c.ID, ToolCallID: id, Tool: c.Tool, Prompt: c.Prompt, Payload: c.Payload})
 	}
 }

@@ -17,12 +17,16 @@ func (e *Encoder) tool(ev *cairn.Event) {
 	}
 	c := e.calls[id]
 	if c == nil {
-		c = &call{tool: ev.Tool, own: ev.SessionID == e.session, hidden: ev.Tool == cairn.FinishTool, begun: e.step}
+		c = &call{tool: ev.Tool, own: ev.SessionID == e.session, hidden: ev.Tool == cairn.FinishTool || ev.Tool == cairn.BudgetTool, begun: e.step}
 		e.calls[id] = c
 		if !c.hidden {
 			e.closePart()
 			e.emit(toolStart{"tool-input-start", id, c.tool})
 		}
+	}
+	if ev.Tool == cairn.BudgetTool && c.settled == 0 {
+		e.ask(question, c, &asked{CallID: ev.CallID, ToolCallID: id, Tool: c.tool, Prompt: ev.Prompt, Payload: ev.Payload})
+		return
 	}
 	if c.hidden || c.settled != 0 {
 		return

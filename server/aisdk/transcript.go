@@ -37,6 +37,9 @@ func Events(session string, runs []cairn.Run, first int, messages []cairn.Messag
 				add(cairn.Event{Type: cairn.EventStepStart, Step: steps})
 			}
 			parts(&m, approvals, add)
+			if m.Role == cairn.RoleTool {
+				add(cairn.Event{Type: cairn.EventArtifact, Index: first + i, MessageID: m.ID, Files: artifactsOf(&m)})
+			}
 			if m.Role == cairn.RoleAssistant {
 				add(cairn.Event{Type: cairn.EventFiles, Index: first + i, MessageID: m.ID, Files: filesOf(&m)})
 			}
@@ -76,6 +79,14 @@ func filesOf(m *cairn.Message) (list []cairn.FileRef) {
 		if f := m.Parts[i].File; f != nil {
 			list = append(list, cairn.FileRef{Part: i, Name: f.Name, MediaType: f.MediaType, Size: len(f.Data), URL: f.URL})
 		}
+	}
+	return list
+}
+
+// artifactsOf describes the artifacts of results.
+func artifactsOf(m *cairn.Message) (list []cairn.FileRef) {
+	for _, a := range m.Artifacts(0) {
+		list = append(list, cairn.FileRef{Name: a.Name, MediaType: a.MediaType, Size: int(a.Size)})
 	}
 	return list
 }

@@ -33,6 +33,10 @@ type Options struct {
 	Algorithms []string
 	// UserClaim is the claim that names the user; empty means "sub". A token without it is refused.
 	UserClaim string
+	// TenantClaim is the claim that names the tenant of the user, see [server.Principal]. Dots lead into objects. A
+	// token without it is refused. Its value may be [server.AllTenants]: the issuer must let nobody choose that. If
+	// TenantClaim is empty, users have no tenant.
+	TenantClaim string
 	// RolesClaim is the claim that lists roles, as strings or as one space-separated string; empty means "roles".
 	// Dots lead into objects: "realm_access.roles".
 	RolesClaim string
@@ -170,25 +174,46 @@ func (a *authenticator) principal(known *jwt.Claims, all map[string]any) *server
 	if known.Expiry == nil || known.ValidateWithLeeway(want, a.opts.Leeway) != nil {
 		return nil
 	}
-	user, _ := claim(all, a.opts.UserClaim).(string)
+	p := a.opts.Principal(all)
+	if p != nil {
+		p.Expires = known.Expiry.Time()
+	}
+	return p
+}
+
+// Principal returns the principal that the claims of a verified token name, by UserClaim, TenantClaim, RolesClaim, Roles,
+// Default and Everyone; nil if they name none. It checks neither signature nor issuer, audience and times, and does not
+// set Expires. It is for programs that verify tokens by themselves.
+func (o *Options) Principal(all map[string]any) *server.Principal {
+	user, _ := claim(all, or(o.UserClaim, "sub")).(string)
 	if ids.Check(user) != "" { // the rules of identifiers: not empty, bounded, printable
 		return nil
 	}
+	tenant := ""
+	if o.TenantClaim != "" {
+		tenant, _ = claim(all, o.TenantClaim).(string)
+		if tenant != server.AllTenants && cairn.CheckTenant(tenant) != nil {
+			return nil
+		}
+	}
 	var named []server.Role
-	for _, name := range words(claim(all, a.opts.RolesClaim)) {
+	for _, name := range words(claim(all, or(o.RolesClaim, "roles"))) {
 		role := server.Role(name)
-		if a.opts.Roles != nil {
-			role = a.opts.Roles[name]
+		if o.Roles != nil {
+			role = o.Roles[name]
 		}
 		if slices.Contains(roles, role) {
 			named = append(named, role)
 		}
 	}
 	if named == nil {
-		named = a.opts.Default
+		named = o.Default
 	}
-	p := &server.Principal{User: user}
-	for _, role := range slices.Concat(a.opts.Everyone, named) {
+	p := &server.Principal{User: user, Tenant: tenant}
+	if name, _ := all["name"].(string); cairn.CheckTitle(name) == nil {
+		p.Name = name
+	}
+	for _, role := range slices.Concat(o.Everyone, named) {
 		if !p.Is(role) {
 			p.Roles = append(p.Roles, role)
 		}

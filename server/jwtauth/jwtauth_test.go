@@ -166,6 +166,12 @@ func TestTokens(t *testing.T) {
 		if err != nil || (got != nil) != c.ok {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
+		if c.ok && got != nil {
+			if left := got.Expires.Sub(p.now); left < -time.Minute || left > time.Hour {
+				t.Errorf("%s: expires in %s", name, left)
+			}
+			got.Expires = time.Time{}
+		}
 		if want := (&server.Principal{User: "ann", Roles: []server.Role{server.RoleUser}}); c.ok && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -325,5 +331,30 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 	if _, err := New(nil); err == nil {
 		t.Error("nothing is accepted")
+	}
+}
+
+// The tenant is that of the claim. Without a valid one, a token is refused, unless no claim is named.
+func TestTenantClaim(t *testing.T) {
+	key := rsaKey(t, "k1")
+	p := newIssuer(t, key)
+	for _, test := range []struct {
+		setting string
+		claims  map[string]any
+		tenant  string
+		refused bool
+	}{
+		{"", map[string]any{"org": "acme"}, "", false},
+		{"org", map[string]any{"org": "acme"}, "acme", false},
+		{"org.slug", map[string]any{"org": map[string]any{"slug": "acme"}}, "acme", false},
+		{"org", map[string]any{"org": "*"}, server.AllTenants, false},
+		{"org", nil, "", true}, {"org", map[string]any{"org": ""}, "", true}, {"org", map[string]any{"org": "a::b"}, "", true},
+		{"org", map[string]any{"org": []string{"acme"}}, "", true}, {"org", map[string]any{"org": 7}, "", true}, {"org", map[string]any{"org": "a b"}, "", true},
+	} {
+		auth := p.auth(func(o *Options) { o.TenantClaim = test.setting })
+		who, err := ask(auth, sign(t, jose.RS256, key, p.claims(test.claims)))
+		if err != nil || (who == nil) != test.refused || who != nil && who.Tenant != test.tenant {
+			t.Errorf("claim %q of %v: %+v, %v", test.setting, test.claims, who, err)
+		}
 	}
 }

@@ -1,15 +1,19 @@
 package metrics_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/server"
 	"github.com/cairn-agents/cairn/server/metrics"
@@ -101,4 +105,34 @@ func TestMetrics(t *testing.T) {
 	if t.Failed() {
 		t.Log(text)
 	}
+}
+
+// The gauge counts the effects that nobody knows about.
+func TestUnknownEffects(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		wire := cairn.Func("wire", "Wires.", func(context.Context, *cairn.Call, struct{}) (string, error) { panic("cut") }, cairn.Effectful())
+		agent := &cairn.Agent{Name: "bot", Tools: []cairn.Tool{wire}, Model: scripted.New(scripted.Reply(scripted.Call("wire", struct{}{}), scripted.Call("wire", struct{}{})))}
+		eng, err := engine.New(memstore.New(nil), []*cairn.Agent{agent}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer eng.Close(t.Context())
+		m := metrics.New()
+		m.WatchEffects(eng)
+		if text := scrape(t, m); !strings.Contains(text, "cairn_effects_unknown 0\n") {
+			t.Errorf("%s", text)
+		}
+		run, err := eng.Execute(t.Context(), "s", "bot", cairn.Text("go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := run.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		testclock.Advance(10 * time.Second)
+		if text := scrape(t, m); !strings.Contains(text, "cairn_effects_unknown 2\n") {
+			t.Errorf("%s", text)
+		}
+	})
 }

@@ -21,6 +21,12 @@ class Chat extends ai.AbstractChat {
 
 const wait = (ms) => new Promise((done) => setTimeout(done, ms));
 
+// ask makes a request of the page's own. As a browser does, it repeats a request on a connection that was kept and is closed.
+const ask = (path, init) => fetch(url + path, init).catch((err) => {
+  if (err.cause?.code !== "UND_ERR_SOCKET") throw err;
+  return fetch(url + path, init);
+});
+
 // visit opens a page, does with it what is to be done, and returns what it shows.
 async function visit(id, todo) {
   const seen = { errors: [], posts: 0, toolRuns: 0, ends: [] };
@@ -65,9 +71,9 @@ async function visit(id, todo) {
       case "answer": { // of a question, for which the client has no form
         const { callId } = chat.lastMessage.parts.find((p) => p.type === "data-question").data;
         const body = JSON.stringify({ type: "answer", call_id: callId, value: arg });
-        await fetch(`${url}/chat/${id}/submit-tool-result`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
+        await ask(`/chat/${id}/submit-tool-result`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
         if (worker) { // resumes the turn, and is done with it before the page hears of it
-          await fetch(`${url}/resume?session_id=${encodeURIComponent(id)}`, { method: "POST", headers });
+          await ask(`/resume?session_id=${encodeURIComponent(id)}`, { method: "POST", headers });
           await wait(100);
         }
         await chat.sendMessage();
@@ -92,19 +98,19 @@ async function visit(id, todo) {
       case "resume": await chat.resumeStream(); break;
       case "halt": // the page's own stop, then the server's
         await chat.stop();
-        await fetch(`${url}/chat/${id}/interrupt`, { method: "POST", headers });
+        await ask(`/chat/${id}/interrupt`, { method: "POST", headers });
         break;
       case "edited": { // approves with another input
         const { toolCallId, approval } = chat.lastMessage.parts.find((p) => p.state === "approval-requested");
         const body = JSON.stringify({ type: "approval-response", call_id: toolCallId, approval_id: approval.id, approved: true, input: JSON.parse(arg) });
-        await fetch(`${url}/chat/${id}/submit-tool-result`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
+        await ask(`/chat/${id}/submit-tool-result`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
         await chat.addToolApprovalResponse({ id: approval.id, approved: true }); // the first decision stands
         break;
       }
       case "accept": { // answers the data part that stands for an approval on version 5
         const { callId, approvalId } = chat.lastMessage.parts.find((p) => p.type === "data-approval").data;
         const body = JSON.stringify({ type: "approval-response", call_id: callId, approval_id: approvalId, approved: true });
-        await fetch(`${url}/chat/${id}/submit-tool-result`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
+        await ask(`/chat/${id}/submit-tool-result`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
         await chat.sendMessage();
         break;
       }
@@ -118,21 +124,21 @@ async function visit(id, todo) {
         }
         break;
       case "reload": { // first the history, then the stream of the turn under way
-        const history = await (await fetch(`${url}/chat/${id}?version=${major}`, { headers })).json();
+        const history = await (await ask(`/chat/${id}?version=${major}`, { headers })).json();
         chat = open(history.messages ?? []);
         chat.resumeStream();
         break;
       }
-      case "interrupt": await fetch(`${url}/chat/${id}/interrupt`, { method: "POST", headers }); break;
-      case "release": await fetch(`${url}/release?what=${encodeURIComponent(arg)}`, { headers }); break;
+      case "interrupt": await ask(`/chat/${id}/interrupt`, { method: "POST", headers }); break;
+      case "release": await ask(`/release?what=${encodeURIComponent(arg)}`, { headers }); break;
       case "steer": {
         const body = JSON.stringify({ session_id: id, on_busy: "steer", input: { text: arg } });
-        await fetch(`${url}/start`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
+        await ask(`/start`, { method: "POST", headers: { ...headers, "content-type": "application/json" }, body });
         break;
       }
       case "trim": // when the turn has ended, which a call's answer does not wait for
         await idle();
-        await fetch(`${url}/trim?id=${encodeURIComponent(id)}&runs=${arg}`, { headers });
+        await ask(`/trim?id=${encodeURIComponent(id)}&runs=${arg}`, { headers });
         break;
       case "idle": await idle(); break;
       default: throw new Error(`no such verb: ${verb}`);
@@ -144,5 +150,4 @@ async function visit(id, todo) {
 
 const pages = [];
 for (const { chat, todo } of JSON.parse(visits)) pages.push(await visit(chat, todo));
-console.log(JSON.stringify(pages));
-process.exit(0);
+process.stdout.write(JSON.stringify(pages), () => process.exit(0));

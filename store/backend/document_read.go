@@ -228,7 +228,7 @@ func (doc *Document) Prune(keep int) int {
 // Branch returns the document of the session to, created at the store's time now as a branch of doc at a point. It is
 // for a store without a log.
 func (doc *Document) Branch(at driver.BranchPoint, to *cairn.Session, now time.Time) (*Document, error) {
-	if err := (&driver.Commit{Events: at.Events, Outbox: at.Outbox}).Validate(); err != nil {
+	if err := at.Commit(to).Validate(); err != nil {
 		return nil, err
 	}
 	d, err := doc.PlanBranch(at, to)
@@ -263,14 +263,14 @@ func (doc *Document) PlanBranch(at driver.BranchPoint, to *cairn.Session) (*plan
 	if err != nil {
 		return nil, err
 	}
-	return plan.Branch(to, &at, at.StateOr(state), count, doc.Row.Summary), nil
+	return plan.Branch(to, &at, at.StateOr(state), count, &doc.Row), nil
 }
 
 // Branched returns the document of a branch of doc by the delta that PlanBranch made.
 func (doc *Document) Branched(d *plan.Delta, now time.Time) *Document {
 	branch := &Document{}
 	branch.Apply(d, now)
-	branch.Messages = slices.Clone(doc.Messages[:d.FirstMessage])
+	branch.Messages = slices.Concat(doc.Messages[:d.FirstMessage], d.Messages)
 	return branch
 }
 

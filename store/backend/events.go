@@ -13,7 +13,7 @@ import (
 
 // Events is a batch of events in its stored form, to which more can be added. A log's table keeps one value per batch
 // instead of one per event. Within a batch, an event does not repeat the fields that equal the previous event's
-// (session, run, agent, step, type), its time is stored as a difference, and texts that the batch already contains are
+// (session, run, agent, step, type). Its time is stored as a difference. Texts that the batch already contains are
 // stored as references. The zero value is an empty batch. It is not safe for concurrent use.
 //
 // The form is a version byte, the number of events as a uvarint, and the events. An event is a uvarint with a bit for
@@ -72,6 +72,8 @@ var eventTypes = [...]cairn.EventType{"",
 	cairn.EventSessionRestored, cairn.EventUserMessage, cairn.EventContextAdded, cairn.EventContextChanged,
 	cairn.EventQueued, cairn.EventDequeued, cairn.EventRewound, cairn.EventBranched, cairn.EventModelFallback,
 	cairn.EventCompacted, cairn.EventSources, cairn.EventFiles, cairn.EventToolsMissing, cairn.EventSkillLoaded,
+	cairn.EventMemorySaved, cairn.EventEffectSent, cairn.EventEffectUnknown, cairn.EventEffectSettled,
+	cairn.EventBudgetWarning, cairn.EventArtifact, cairn.EventStepRetry,
 }
 
 var eventCodes = func() map[cairn.EventType]uint64 {

@@ -23,3 +23,10 @@ func DecodeJSON(what, text string, into any) error {
 	}
 	return nil
 }
+
+// EncodeCall returns the JSON of a pending call as it is stored: without the tenant, which its root's id has.
+func EncodeCall(call *cairn.PendingCall) (string, error) {
+	stored := *call
+	stored.Tenant = ""
+	return EncodeJSON("call", &stored)
+}

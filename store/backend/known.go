@@ -61,7 +61,7 @@ func (k *Known[T]) Drop(id string) {
 // CopyRow returns a copy of a row that shares no memory with it.
 func CopyRow(row *cairn.Session) *cairn.Session {
 	s := *row
-	s.Tags, s.Metadata = slices.Clone(s.Tags), s.Metadata.Clone()
+	s.Tags, s.Metadata, s.TrustAt = slices.Clone(s.Tags), s.Metadata.Clone(), slices.Clone(s.TrustAt)
 	s.Usage.Custom, s.RunUsage.Custom = maps.Clone(s.Usage.Custom), maps.Clone(s.RunUsage.Custom)
 	if s.Outbox != nil { // its events are never changed
 		box := *s.Outbox

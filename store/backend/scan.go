@@ -37,7 +37,7 @@ func SessionPage(rows []*cairn.Session, q driver.SessionQuery) (page driver.Page
 // CallPage implements driver.Store.Calls over all calls, which it sorts, at the store's time now.
 func CallPage(calls []*cairn.PendingCall, q driver.CallQuery, now time.Time) (page driver.Page[cairn.PendingCall], err error) {
 	var last cairn.PendingCall
-	if last.CreatedAt, last.RootID, last.ID, err = driver.ParseCallCursor(q.Cursor); err != nil {
+	if last.CreatedAt, last.RootID, last.ID, err = q.Begin(); err != nil {
 		return page, err
 	}
 	calls = slices.DeleteFunc(calls, func(c *cairn.PendingCall) bool {

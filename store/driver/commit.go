@@ -26,9 +26,10 @@ type Commit struct {
 	Guard Guard
 
 	// Create creates the session if it does not exist. ID, Agent, UserID, Title, Tags, Metadata, ExpiresAt, TTL,
-	// TraceParent, Depth, ThreadID, ParentID, RootID, Incarnation, Kind, Name and Secret are taken from it; everything
-	// else starts at zero. RootID defaults to ID, and so does the ThreadID of a root. Secret, and a root's Incarnation,
-	// default to random values. TTL is kept in microseconds, and a negative one as 0. A new session has Status idle.
+	// TraceParent, Depth, ThreadID, ParentID, RootID, Incarnation, Kind, Name, Branch and Secret are taken from it;
+	// everything else starts at zero. Tenant is taken from ID; UserID, ThreadID, ParentID and RootID must have the same
+	// one. RootID defaults to ID, and so does the ThreadID of a root. Secret, and a root's Incarnation, default to
+	// random values. TTL is kept in microseconds, and a negative one as 0. A new session has Status idle.
 	// The id of a removed or expired session is refused like any other use of it, see [Sweeper]. Create is ignored if
 	// the session exists, unless Guard.New is set.
 	Create *cairn.Session
@@ -74,8 +75,12 @@ type Commit struct {
 	Status cairn.SessionStatus
 	// LogSequence becomes the row's, if it is greater.
 	LogSequence int64
-	// Usage is added to the row's Usage and RunUsage.
-	Usage cairn.Usage
+	// Usage is added to the row's Usage and RunUsage; UsageBeside only to its Usage, since it belongs to no run.
+	Usage       cairn.Usage
+	UsageBeside cairn.Usage
+	// UsageEntries are the parts of Usage and UsageBeside. A store that is a [UsageProvider] keeps them in a row of the
+	// commit, see [UsageRowOf].
+	UsageEntries []cairn.UsageEntry
 	// Lease takes, renews or releases the lease.
 	Lease LeaseChange
 	// DropStaged removes everything staged for the session.
@@ -135,7 +140,7 @@ type Suspend struct {
 	NextDeadline time.Time
 }
 
-// CallWrite writes one row of a pending call. The store sets the call's RootID, SessionID, UserID and Agent to the
+// CallWrite writes one row of a pending call. The store sets the call's Tenant, RootID, SessionID, UserID and Agent to the
 // session's, CreatedAt if it is new, UpdatedAt and Version.
 type CallWrite struct {
 	Call cairn.PendingCall
@@ -158,6 +163,8 @@ type QueuedTurn struct {
 	At time.Time `json:"at,omitzero"`
 	// Model is the model of the turn's run.
 	Model string `json:"model,omitempty"`
+	// TraceParent is the trace context of the caller, for the turn's run.
+	TraceParent string `json:"trace_parent,omitempty"`
 }
 
 // CacheEntry is a result in a session's tool-result cache.
@@ -244,6 +251,12 @@ func NextVersion(version int64) int64 {
 		return 1
 	}
 	return version + 1 + rand.Int64N(maxVersionStep)
+}
+
+// Spend adds usage of the session's run.
+func (c *Commit) Spend(entries ...cairn.UsageEntry) {
+	c.Usage = c.Usage.Add(cairn.SumUsage(entries))
+	c.UsageEntries = append(slices.Clip(c.UsageEntries), entries...)
 }
 
 // Took reports whether the session's lease is the one that c takes. If so, the token in c's guard is not current only

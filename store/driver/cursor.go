@@ -60,6 +60,18 @@ func ParseSweepCursor(text string) (at time.Time, id string, err error) {
 	return time.UnixMicro(micros).UTC(), id, nil
 }
 
+// NumberCursor reads a cursor that is a whole number from 0 on; an empty one is 0. Anything else is ErrInvalid.
+func NumberCursor(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 {
+		return 0, cairn.Invalid("cursor", "%q does not belong to this list", text)
+	}
+	return n, nil
+}
+
 // DueCursor returns the cursor after a due session, for Page.Next.
 func DueCursor(d *Due) string { return SweepCursor(d.Since, d.SessionID) }
 

@@ -10,8 +10,8 @@ import (
 // Unwrapper is a decorator: a Store that passes calls on to another one. A decorator that embeds the interface Store
 // has that interface's methods only, so it must be an Unwrapper for the optional interfaces of the inner store to be
 // found, see [As]. Their calls then go to the inner store and not through the decorator's methods: Import, Remove,
-// Restore, Purge, WatchStops, CountTree, and everything of EventLog and Records. A decorator that must see them
-// implements those interfaces itself.
+// Restore, Purge, WatchStops, CountTree, and everything of EventLog, Records, Memories, Blobs and Usages. A decorator that
+// must see them implements those interfaces itself.
 type Unwrapper interface {
 	Store
 	// Unwrap returns the inner store. It must not return the decorator.
@@ -83,9 +83,11 @@ func CheckDecorator(st Store) error {
 		name string
 		is   func(Store) bool
 	}{
-		{"Execer", is[Execer]}, {"Importer", is[Importer]}, {"LogProvider", is[LogProvider]}, {"RecordProvider", is[RecordProvider]},
+		{"BlobProvider", is[BlobProvider]}, {"Execer", is[Execer]}, {"Importer", is[Importer]}, {"LogProvider", is[LogProvider]},
+		{"MemoryProvider", is[MemoryProvider]}, {"RecordProvider", is[RecordProvider]},
 		{"Scrubber", is[Scrubber]},
 		{"StopWatcher", is[StopWatcher]}, {"Sweeper", is[Sweeper]}, {"TreeCounter", is[TreeCounter]},
+		{"UsageProvider", is[UsageProvider]},
 	} {
 		if x.is(inner) && !x.is(st) {
 			hidden = append(hidden, x.name)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store/driver"
@@ -40,4 +41,28 @@ func ExampleCompareAndSetStatus() {
 	fmt.Println(seen.Status, seen.Version, ok, err)
 	// Output:
 	// idle 1 false <nil>
+}
+
+func ExampleNewBlobReader() {
+	ctx, st := context.Background(), memstore.New(nil)
+	row, err := driver.Create(ctx, st, &cairn.Session{ID: "s1", Agent: "support"}, nil)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	blobs, owner := st.Blobs(), driver.OwnerOfBlobs(row)
+	keys, err := blobs.Put(ctx, owner, []byte("a report"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	r := driver.NewBlobReader(ctx, blobs, owner, keys, 8, "the report")
+	if _, err := r.Seek(2, io.SeekStart); err != nil {
+		fmt.Println(err)
+		return
+	}
+	text, err := io.ReadAll(r)
+	fmt.Println(string(text), err)
+	// Output:
+	// report <nil>
 }

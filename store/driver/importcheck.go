@@ -10,8 +10,8 @@ import (
 )
 
 // CheckImport yields the parts of a tree and fails as soon as they cannot form a whole tree. It is for implementers of
-// [Importer]. The error is ErrInvalid and names the kind of part if one is missing, repeated or out of order, and
-// ErrTooLarge for an event of more than maxEvent bytes.
+// [Importer]. The error is ErrInvalid and names the kind of part if one is missing, repeated or out of order, or has
+// blobs, and ErrTooLarge for an event of more than maxEvent bytes.
 func CheckImport(root string, maxEvent int, parts iter.Seq2[*Part, error]) iter.Seq2[*Part, error] {
 	return func(yield func(*Part, error) bool) {
 		c := importCheck{root: root, maxEvent: maxEvent, sessions: map[string]bool{}, calls: map[string]bool{}}
@@ -64,6 +64,9 @@ func (c *importCheck) part(p *Part) error {
 	if c.session == nil {
 		return cairn.Invalid("session", "the first part must begin session %q", c.root)
 	}
+	if len(p.Blobs)+len(p.Bytes) > 0 {
+		return cairn.Invalid("blobs", "session %q: files are imported by Import of package store, not by the store", c.root)
+	}
 	for _, check := range []func(*Part) error{c.state, c.history, c.runsOf, c.checkpointsOf, c.callsOf, c.rest, c.events} {
 		if err := check(p); err != nil {
 			return err
@@ -101,6 +104,8 @@ func (c *importCheck) begin(s *SessionPart) error {
 		return cairn.Invalid("session", "%q has version %d", row.ID, row.Version)
 	case row.Summary.From < 0 || row.Summary.From > row.Summary.At || row.Summary.At > max(row.MessageCount-1, 0):
 		return cairn.Invalid("session", "%q has a summary at %d of %d messages from %d", row.ID, row.Summary.At, row.MessageCount, row.Summary.From)
+	case !trustFits(row):
+		return cairn.Invalid("session", "%q has changes of its trust at %v of %d messages", row.ID, row.TrustAt, row.MessageCount)
 	case s.Inside.FirstState < 0 || s.Inside.FirstState > row.State.Position:
 		return cairn.Invalid("states", "session %q: begin at %d, after the current %d",
 			row.ID, s.Inside.FirstState, row.State.Position)
@@ -116,6 +121,18 @@ func (c *importCheck) begin(s *SessionPart) error {
 	c.runs, c.checkpoints, c.steps = map[string]bool{}, map[string]bool{}, map[string]bool{}
 	c.queue, c.staged, c.cache = map[string]bool{}, map[[2]string]bool{}, map[string]bool{}
 	return nil
+}
+
+// trustFits reports whether the places at which a session became tainted and was cleared can be those of its transcript.
+func trustFits(row *cairn.Session) bool {
+	before := -1
+	for _, at := range row.TrustAt {
+		if at <= before || at >= row.MessageCount {
+			return false
+		}
+		before = at
+	}
+	return row.Tainted == (len(row.TrustAt)%2 == 1)
 }
 
 // validateImported reports which part of a session's row cannot be kept.

@@ -22,15 +22,15 @@ type Importer interface {
 	// that the answer was lost. Versions, times, numbers, fencing tokens and sequences are taken from the parts, and
 	// the log knows the sessions' fencing tokens. The error is ErrExists if a session with one of the ids exists, or a
 	// log of that name with events; a dropped log of that name becomes usable again. For parts that do not form a whole
-	// tree it returns the error of [CheckImport]. parts may be ranged over several times. A store on disk holds one
-	// part in memory at a time, plus the ids of the earlier ones.
+	// tree, or have blobs, it returns the error of [CheckImport]. parts may be ranged over several times. A store on disk
+	// holds one part in memory at a time, plus the ids of the earlier ones.
 	Import(ctx context.Context, root string, parts iter.Seq2[*Part, error]) error
 }
 
 // Gatherer is an Importer that reads many small trees at once, at less cost than one by one.
 type Gatherer interface {
-	// Gather returns the parts of session trees, by their roots, as Export of package store yields them. Each tree is
-	// as of one point in time. Gather leaves out trees that do not exist or have expired, that have several sessions,
+	// Gather returns the parts of session trees, by their roots, as Export of package store yields them, without blobs.
+	// Each tree is as of one point in time. Gather leaves out trees that do not exist or have expired, that have several sessions,
 	// or that Export would yield in pages. It also leaves out the trees that exceed about the given number of bytes
 	// together.
 	Gather(ctx context.Context, roots []string, bytes int) (map[string][]*Part, error)
@@ -58,7 +58,7 @@ type Inside struct {
 
 // Part is a piece of a session tree in transfer from one store to another. A tree begins with its root; the other
 // sessions follow, parents before children. A part with Session begins a session, and everything up to the next one
-// belongs to it. The events come last and belong to the tree.
+// belongs to it. The events and the blobs come last and belong to the tree.
 type Part struct {
 	Session     *SessionPart        `json:"session,omitempty"`
 	States      []StateChange       `json:"states,omitempty"`
@@ -70,6 +70,10 @@ type Part struct {
 	Staged      []Staged            `json:"staged,omitempty"`
 	Cache       []CacheEntry        `json:"cache,omitempty"`
 	Events      []cairn.Event       `json:"events,omitempty"`
+	// Blobs lists blobs that the tree names. Bytes are the next of the listed blobs, in the order of the lists. Both come
+	// after the events. An Importer refuses them: Import of package store puts them into the store after the tree.
+	Blobs []BlobRow `json:"blobs,omitempty"`
+	Bytes [][]byte  `json:"bytes,omitempty"`
 }
 
 // SessionPart begins a session. Its JSON has the secret and the whole lease, which the row's JSON lacks.
@@ -81,6 +85,8 @@ type SessionPart struct {
 	Inside Inside `json:"inside"`
 	// Log is the extent of the tree's event log; only the root has one.
 	Log *LogExtent `json:"log,omitempty"`
+	// BlobCount is the number of blobs that the parts of the tree list; only the root has one.
+	BlobCount int `json:"blob_count,omitempty"`
 }
 
 // sessionPart is a SessionPart in JSON.

@@ -1,6 +1,10 @@
 package driver
 
-import "iter"
+import (
+	"iter"
+
+	"github.com/cairn-agents/cairn"
+)
 
 // All yields the items of a list, page after page. next reads the page at a cursor; the first page has an empty cursor.
 // If a page cannot be read, the list ends with its error and a nil item. Items are yielded by reference into their
@@ -51,8 +55,4 @@ func PageSize(limit int) int {
 }
 
 // Page is one page of a list.
-type Page[T any] struct {
-	Items []T `json:"items"`
-	// Next is the cursor of the next page; empty on the last one.
-	Next string `json:"next,omitempty"`
-}
+type Page[T any] = cairn.Page[T]

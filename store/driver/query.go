@@ -1,6 +1,8 @@
 package driver
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -8,6 +10,9 @@ import (
 
 // SessionQuery selects sessions. Zero fields do not restrict. Sessions come newest first, by creation and id.
 type SessionQuery struct {
+	// Tenant, if not nil, selects the sessions of a tenant, see [cairn.InTenant], or those without one if it is empty.
+	Tenant *string
+	// UserID is the id of the sessions' user, with the tenant.
 	UserID   string
 	Agent    string
 	Statuses []cairn.SessionStatus
@@ -47,7 +52,7 @@ const MaxFilterDepth = 16
 // for metadata of more than [cairn.MaxMetadataBytes], and names the field.
 func (q *SessionQuery) Begin() (Cursor, error) {
 	filter := cairn.Session{Metadata: q.Metadata}
-	err := filter.ValidateContext()
+	err := cmp.Or(checkTenant(q.Tenant), filter.ValidateContext())
 	if err == nil {
 		q.Metadata, err = q.Metadata.Canonical()
 	}
@@ -58,6 +63,14 @@ func (q *SessionQuery) Begin() (Cursor, error) {
 		return Cursor{}, err
 	}
 	return ParseSessionCursor(q.Cursor)
+}
+
+// checkTenant reports a tenant to select that cannot be one.
+func checkTenant(tenant *string) error {
+	if tenant == nil || *tenant == "" {
+		return nil
+	}
+	return cairn.CheckTenant(*tenant)
 }
 
 // checkFilter reports a filter on metadata that is too deep, or whose values cannot be compared.
@@ -83,6 +96,8 @@ func checkFilter(object map[string]any, depth int) error {
 
 // CallQuery selects pending calls. Zero fields do not restrict. Calls come oldest first, by creation and id.
 type CallQuery struct {
+	// Tenant, if not nil, selects the calls of a tenant, see [cairn.InTenant], or those without one if it is empty.
+	Tenant *string
 	RootID string
 	// ID selects the call with that id; with RootID there is at most one.
 	ID        string
@@ -101,6 +116,21 @@ type CallQuery struct {
 	DueBefore time.Time
 	Cursor    string
 	Limit     int
+}
+
+// Begin checks the query and returns the place at which its page begins: behind the call with that creation, root and id;
+// an empty root is the beginning. Stores call it first. The error is ErrInvalid and names the field.
+func (q *CallQuery) Begin() (createdAt time.Time, root, id string, err error) {
+	if err := checkTenant(q.Tenant); err != nil {
+		return time.Time{}, "", "", err
+	}
+	return ParseCallCursor(q.Cursor)
+}
+
+// Unsettled reports whether the query selects only effects that are not settled. They are few among all calls that a store
+// ever had, so stores serve such a query by an index.
+func (q *CallQuery) Unsettled() bool {
+	return q.Kind == cairn.CallEffect && len(q.Statuses) > 0 && !slices.Contains(q.Statuses, cairn.CallSettled)
 }
 
 // DueKind is the reason why a session needs a worker.

@@ -84,6 +84,31 @@ const SweepRecords = "cairn.sweeps"
 // StopRecords is the namespace of outstanding stops of remote work for runs that were stopped, see [cairn.Stopper].
 const StopRecords = "cairn.stops"
 
+// LearnRecords is the namespace of ended turns that a memory is to learn from, see [cairn.Memory].
+const LearnRecords = "cairn.learn"
+
+// MemoryCostRecords is the namespace of the daily cost of extraction, see package memory.
+const MemoryCostRecords = "cairn.memory.cost"
+
+// BudgetRecords is the namespace of the usage of budgets of periods, see [cairn.BudgetRule].
+const BudgetRecords = "cairn.budgets"
+
+// ScoreRecords is the namespace of the scores of sessions, see [cairn.Score].
+const ScoreRecords = "cairn.scores"
+
+// BranchRecords is the namespace of branches whose files are not named yet, see [Blobs].
+const BranchRecords = "cairn.branches"
+
+// TraceRecords is the namespace of how far the spans of session trees were exported, see package traces. The key of a
+// tree is its [TraceKey].
+const TraceRecords = "cairn.traces"
+
+// AdvanceRecords is the namespace of the steps that calls of Engine.Advance drive.
+const AdvanceRecords = "cairn.advances"
+
+// TraceKey is the key of the record of a tree with an event log.
+func TraceKey(log string) string { return ids.Derive("tree", log) }
+
 // UserIndex returns the index of a user's records. It is a digest, because a user's id may not be valid as an index.
 func UserIndex(user string) string {
 	sum := sha256.Sum256([]byte(user))

@@ -43,7 +43,8 @@ func RunGone(row *cairn.Session, runID string) error {
 
 // Selects reports whether a query selects a call at the store's time now; it ignores the cursor.
 func (q *CallQuery) Selects(c *cairn.PendingCall, now time.Time) bool {
-	return (q.RootID == "" || c.RootID == q.RootID) &&
+	return inTenant(c.RootID, q.Tenant) &&
+		(q.RootID == "" || c.RootID == q.RootID) &&
 		(q.ID == "" || c.ID == q.ID) &&
 		(q.SessionID == "" || c.SessionID == q.SessionID) &&
 		(q.StepID == "" || c.StepID == q.StepID) &&
@@ -68,7 +69,8 @@ func (q *SessionQuery) Selects(s *cairn.Session) bool {
 			return false
 		}
 	}
-	return holds(s.Metadata, q.Metadata) &&
+	return inTenant(s.ID, q.Tenant) &&
+		holds(s.Metadata, q.Metadata) &&
 		(q.UserID == "" || s.UserID == q.UserID) &&
 		(q.Agent == "" || s.Agent == q.Agent) &&
 		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, s.Status)) &&
@@ -82,6 +84,15 @@ func (q *SessionQuery) Selects(s *cairn.Session) bool {
 		(q.UpdatedBefore.IsZero() || s.UpdatedAt.Before(q.UpdatedBefore)) &&
 		(q.Archived == nil || s.ParentID == "" && *q.Archived != s.ArchivedAt.IsZero()) &&
 		found(s, Words(q.Search))
+}
+
+// inTenant reports whether a session is of a tenant to select; nil selects any.
+func inTenant(session string, tenant *string) bool {
+	if tenant == nil {
+		return true
+	}
+	of, _ := cairn.SplitTenant(session)
+	return of == *tenant
 }
 
 // holds reports whether an object has each member of a filter on metadata.

@@ -162,12 +162,23 @@ type BranchPoint struct {
 	Messages *int
 	// State, if not empty, becomes the state of the branch.
 	State json.RawMessage
+	// Tail are messages in place of the last ones of the branch, as many as there are of them.
+	Tail []cairn.Message
+	// Suspend, if set, makes the branch paused, with these fields of its row: see [Commit].
+	Suspend *Suspend
 	// Calls are rows that the branch begins with, as new calls of its own: decided calls, for their audit trails.
 	Calls []CallWrite
 	// Events and Outbox are the fields of [Commit], for the commit that creates the branch. The store sets the Version
 	// of each event and, to the number of the branch's messages, its MessageCount.
 	Events []cairn.Event
 	Outbox bool
+}
+
+// Commit returns the part of the commit that creates the branch to which the point says. It is for implementers, which
+// validate it.
+func (p *BranchPoint) Commit(to *cairn.Session) *Commit {
+	return &Commit{Guard: Guard{New: true}, Create: to, InitialState: p.State, Messages: p.Tail, Suspend: p.Suspend, Calls: p.Calls, Events: p.Events,
+		Outbox: p.Outbox}
 }
 
 // StateOr returns the state of the branch: State, or else the one that the session has at the point.

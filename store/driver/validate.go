@@ -8,6 +8,7 @@ import (
 	"math"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/ops"
 )
 
@@ -80,7 +81,7 @@ func (c *Commit) validateSession() error {
 		}
 	}
 	return cmp.Or(checkObject("initial_state", c.InitialState), cairn.CheckText("rewind", c.Rewind), cairn.CheckText("rewind_run", c.RewindRun),
-		cairn.CheckText("status", string(c.Status)), cairn.CheckText("lease.owner", c.Lease.Owner), c.Usage.Validate())
+		cairn.CheckText("status", string(c.Status)), cairn.CheckText("lease.owner", c.Lease.Owner), c.validateUsage())
 }
 
 // validateRuns checks the runs that end and begin, and the stop of a wait.
@@ -157,9 +158,43 @@ func (c *Commit) validateCache() error {
 
 // validateRow checks the fields of a row that callers set.
 func validateRow(row *cairn.Session) error {
-	return cmp.Or(cairn.CheckText("session", row.ID), cairn.CheckText("agent", row.Agent), cairn.CheckText("kind", string(row.Kind)), cairn.CheckText("name", row.Name),
+	return cmp.Or(cairn.CheckText("session", row.ID), CheckTenancy(row), cairn.CheckText("agent", row.Agent), cairn.CheckText("kind", string(row.Kind)), cairn.CheckText("name", row.Name),
 		cairn.CheckText("secret", row.Secret), cairn.CheckText("thread_id", row.ThreadID),
-		cairn.CheckText("parent_id", row.ParentID), cairn.CheckText("root_id", row.RootID), row.ValidateContext())
+		cairn.CheckText("parent_id", row.ParentID), cairn.CheckText("root_id", row.RootID), row.ValidateContext(), validateBranch(row))
+}
+
+// validateBranch checks where a row was branched from.
+func validateBranch(row *cairn.Session) error {
+	b := row.Branch
+	if b == nil {
+		return nil
+	}
+	tenant, _ := ids.Split(row.ID)
+	if of, _ := ids.Split(b.From); row.ID != "" && of != tenant {
+		return cairn.Invalid("branch.from", "%q belongs to another tenant than session %q", b.From, row.ID)
+	}
+	return b.Validate()
+}
+
+// CheckTenancy returns an ErrInvalid error, which names the field, for a row whose ids are of different tenants, or of one
+// that cannot be.
+func CheckTenancy(row *cairn.Session) error {
+	if row.ID == "" { // it is created under another id
+		return nil
+	}
+	if problem := ids.CheckTenancy(row.ID); problem != "" {
+		return cairn.Invalid("session", "id %s", problem)
+	}
+	if problem := ids.CheckTenancy(row.UserID); problem != "" {
+		return cairn.Invalid("user_id", "%s", problem)
+	}
+	tenant, _ := ids.Split(row.ID)
+	for _, at := range [...]struct{ field, id string }{{"user_id", row.UserID}, {"thread_id", row.ThreadID}, {"parent_id", row.ParentID}, {"root_id", row.RootID}} {
+		if of, _ := ids.Split(at.id); at.id != "" && of != tenant {
+			return cairn.Invalid(at.field, "%q belongs to another tenant than session %q", at.id, row.ID)
+		}
+	}
+	return nil
 }
 
 func validateMessages(list []cairn.Message) error {

@@ -39,6 +39,9 @@ func (s *Store) Commit(ctx context.Context, id string, c *driver.Commit) (*cairn
 		return nil, err
 	}
 	s.sessions[id] = doc
+	if d.Usage != nil {
+		s.usage.rows = append(s.usage.rows, copyUsage(d.Usage))
+	}
 	s.sweepFrom(doc.SweepAt)
 	for i := range d.Calls {
 		s.owners[callKey{row.RootID, d.Calls[i].Row.ID}] = doc
@@ -75,7 +78,7 @@ func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, 
 	case there != nil:
 		return nil, driver.Conflict(cairn.ErrExists, copyOf(&there.Row), "session %q already exists", to.ID)
 	}
-	if err := driver.ValidateEvents(at.Events, s.log.max); err != nil {
+	if err := at.Commit(to).ValidateFor(driver.Abilities{MaxEvent: s.log.max}); err != nil {
 		return nil, err
 	}
 	d, err := doc.PlanBranch(at, to)

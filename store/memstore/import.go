@@ -105,6 +105,7 @@ func imported(p *driver.SessionPart) *backend.Document {
 	in := &p.Inside
 	doc := &backend.Document{Row: p.Row, Stop: in.Stop, LastCheckpoint: in.Checkpoints, DueAt: in.DueSince}
 	doc.Row.Secret = p.Secret
+	doc.Row.Tenant, _ = cairn.SplitTenant(p.Row.ID)
 	return doc
 }
 
@@ -124,7 +125,9 @@ func add(doc *backend.Document, first int64, p *driver.Part) error {
 		if doc.Calls == nil {
 			doc.Calls = map[string]*cairn.PendingCall{}
 		}
-		doc.Calls[p.Calls[i].ID] = copyOf(&p.Calls[i])
+		call := copyOf(&p.Calls[i])
+		call.Tenant = doc.Row.Tenant
+		doc.Calls[call.ID] = call
 	}
 	doc.Queue = append(doc.Queue, p.Queue...)
 	for _, piece := range p.Staged {

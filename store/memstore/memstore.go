@@ -40,6 +40,14 @@ type Store struct {
 
 	namespaces    map[string]*namespace // of records
 	recordVersion int64                 // the last one given
+
+	usage usageLog
+
+	memories      map[driver.MemoryScope]*memoryScope
+	memoryVersion int64 // the last one given
+
+	blobs map[blobKey]*blob
+	named map[driver.BlobOwner]map[string]*blob // by key
 }
 
 // callKey identifies a pending call.
@@ -237,4 +245,12 @@ func (s *Store) forget(doc *backend.Document) {
 	for callID := range doc.Calls {
 		delete(s.owners, callKey{doc.Row.RootID, callID})
 	}
+}
+
+// usageLog has the usage rows in order, of which the first ones are folded.
+type usageLog struct {
+	rows    []cairn.UsageRow
+	trimmed int // rows before the first one
+	folded  int // of rows
+	sums    backend.UsageSums
 }

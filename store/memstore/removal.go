@@ -3,6 +3,7 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -237,7 +238,10 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 	}
 	for _, doc := range s.removed[i].sessions {
 		checkpoints += len(doc.Checkpoints)
+		delete(s.memories, driver.SessionMemories(doc.Row.ID, doc.Row.Incarnation))
 	}
+	owner := driver.BlobOwner{Root: s.removed[i].SessionID, Incarnation: s.removed[i].Incarnation}
+	s.unname(owner, slices.Collect(maps.Keys(s.named[owner]))...)
 	s.unlist(s.removed[i])
 	return checkpoints, nil
 }

@@ -75,7 +75,7 @@ func (w *write) forms() *forms {
 	runs, state := d.StartRun != nil || d.EndRun != nil, d.State != nil
 	many := len(d.Calls) > 0 || d.Enqueue != nil || len(d.Dequeue) > 0 || len(d.Cache) > 0 || len(d.CacheDrop) > 0
 	switch {
-	case d.New && (many || state || d.Checkpoint != nil):
+	case d.New && (many || state || d.Checkpoint != nil || d.Usage != nil):
 		return createAll
 	case d.New:
 		return createRun

@@ -122,6 +122,7 @@ var arguments = map[string]func(*write) any{
 		return string(w.d.State.Data)
 	},
 	"drop_staged": func(w *write) any { return w.d.DropStaged },
+	"usage":       func(w *write) any { return orNull(w.usage, w.d.Usage != nil) },
 
 	// The checkpoint.
 	"checkpoint":          checkpoint(func(w *write) any { return w.checkpoint.id }),

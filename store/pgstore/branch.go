@@ -72,13 +72,12 @@ func (c *conn) branch(ctx context.Context, source *storedRow, at driver.BranchPo
 	if err != nil {
 		return nil, err
 	}
-	state = at.StateOr(state)
-	w, err := c.db.prepare(to.ID, &driver.Commit{Guard: driver.Guard{New: true}, Create: to, InitialState: state,
-		Calls: at.Calls, Events: at.Events, Outbox: at.Outbox})
+	at.State = at.StateOr(state)
+	w, err := c.db.prepare(to.ID, at.Commit(to))
 	if err != nil {
 		return nil, err
 	}
-	w.d = plan.Branch(to, &at, state, count, source.session.Summary)
+	w.d = plan.Branch(to, &at, at.State, count, source.session)
 	if err := w.encodeDelta(); err != nil {
 		return nil, err
 	}
@@ -88,8 +87,8 @@ func (c *conn) branch(ctx context.Context, source *storedRow, at driver.BranchPo
 	if w.result == nil { // another writer created the session after this statement began
 		return c.branch(ctx, source, at, to)
 	}
-	if count > 0 {
-		if _, err := c.exec(ctx, sqlCopyMessages, to.ID, source.key, count); err != nil {
+	if n := w.d.FirstMessage; n > 0 {
+		if _, err := c.exec(ctx, sqlCopyMessages, to.ID, source.key, n); err != nil {
 			return nil, err
 		}
 	}

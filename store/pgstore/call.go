@@ -44,7 +44,7 @@ type callColumns struct {
 func (x *callColumns) fill(list []driver.CallWrite) error {
 	for i := range list {
 		call := list[i].Call
-		data, err := backend.EncodeJSON("call", &call)
+		data, err := backend.EncodeCall(&call)
 		if err != nil {
 			return err
 		}
@@ -74,6 +74,7 @@ func readCall(rows pgx.Rows) (cairn.PendingCall, error) {
 	call.RootID, call.ID, call.SessionID, call.Version = columns.RootID, columns.ID, columns.SessionID, columns.Version
 	call.CreatedAt, call.UpdatedAt = columns.CreatedAt.UTC(), columns.UpdatedAt.UTC()
 	call.UserID, call.Agent = columns.UserID, columns.Agent
+	call.Tenant, _ = cairn.SplitTenant(call.RootID)
 	call.Deadline, call.ClaimedUntil = instant(deadline), kept(call.ClaimedUntil)
 	return call, nil
 }

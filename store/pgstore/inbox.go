@@ -34,7 +34,7 @@ const (
 // calls that a reviewer may answer are merged from two lists, each served by an index: those assigned to the reviewer
 // and those without reviewers.
 func callStatement(q *driver.CallQuery) (text string, args []any, err error) {
-	createdAt, root, id, err := driver.ParseCallCursor(q.Cursor)
+	createdAt, root, id, err := q.Begin()
 	if err != nil {
 		return "", nil, err
 	}
@@ -67,8 +67,8 @@ func callStatement(q *driver.CallQuery) (text string, args []any, err error) {
 	return text, f.args, nil
 }
 
-// addCall adds the conditions of a query except for its reviewer and cursor. The conditions for open and claimed calls
-// are those of the partial indexes, so that the planner can use them.
+// addCall adds the conditions of a query except for its reviewer and cursor. The conditions for open, claimed and
+// unsettled calls are those of the partial indexes, so that the planner can use them.
 func (f *filter) addCall(q *driver.CallQuery, open bool) {
 	switch {
 	case open:
@@ -76,6 +76,10 @@ func (f *filter) addCall(q *driver.CallQuery, open bool) {
 	case len(q.Statuses) > 0:
 		f.add("c.status = ANY (?::text[])", asTexts(q.Statuses))
 	}
+	if q.Unsettled() {
+		f.add("c.kind = 'effect' AND c.status <> 'settled'")
+	}
+	f.addTenant("c.root_id", q.Tenant)
 	f.addText("c.root_id = ?", q.RootID)
 	f.addText("c.id = ?", q.ID)
 	f.addText("c.session = (SELECT key FROM {schema}.sessions WHERE id = ?)", q.SessionID)

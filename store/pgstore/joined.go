@@ -68,7 +68,7 @@ func (w *write) joins() bool {
 	if len(d.Statements) > 0 || d.New || d.Lapsed || d.Beside || d.Due != "" || !d.Row.NextDeadline.IsZero() || d.Row.SuspendedStep != "" || w.forms() == commitAll {
 		return false
 	}
-	size := len(w.startData) + len(w.endData) + len(w.events)
+	size := len(w.startData) + len(w.endData) + len(w.events) + len(w.usage)
 	for _, m := range w.messages {
 		size += len(m)
 	}

@@ -37,6 +37,10 @@ type joinedColumns struct {
 		id, data        []string
 		over            []bool
 	}
+	usage struct {
+		session          []int64
+		root, user, data []string
+	}
 	places struct { // of the events; one for each head
 		log   []*string // nil for a step without events
 		count []int64
@@ -66,6 +70,9 @@ func newJoinedColumns(steps int) *joinedColumns {
 	room(steps, &c.stepKey)
 	room(steps, &c.id, &c.stepID)
 	room(steps, &c.run)
+	u := &x.usage
+	room(steps, &u.session)
+	room(steps, &u.root, &u.user, &u.data)
 	p, e := &x.places, &x.events
 	room(steps, &p.log)
 	room(steps, &p.count, &e.session)
@@ -110,6 +117,11 @@ func (x *joinedColumns) add(w *write) {
 		s := &x.states
 		s.session, s.position = append(s.session, w.key), append(s.position, p.Position)
 		s.keyframe, s.data = append(s.keyframe, p.Keyframe), append(s.data, string(p.Data))
+	}
+	if d.Usage != nil {
+		u := &x.usage
+		u.session, u.root = append(u.session, w.key), append(u.root, row.RootID)
+		u.user, u.data = append(u.user, row.UserID), append(u.data, w.usage)
 	}
 	x.addRecords(w)
 	x.addEvents(w)
@@ -163,6 +175,7 @@ func (x *joinedColumns) values() []any {
 		r.session, r.turn, r.id, r.sequence, r.message, r.checkpoint, r.state, r.data,
 		e.session, e.id, e.over, e.data,
 		h.nextVersion, h.leaseTTL, h.logSequence, e.textAt,
+		x.usage.session, x.usage.root, x.usage.user, x.usage.data,
 	}
 	if x.logged() {
 		p, v := &x.places, &x.events

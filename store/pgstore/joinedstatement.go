@@ -4,7 +4,7 @@ package pgstore
 // append events. They skip sessions that another writer has locked, because waiting for them could deadlock two such
 // statements. A step that is not in the answer is attempted alone. Each session occurs only once. The arguments are
 // columns: of the heads, the messages, the checkpoints, the changes of state, the runs that begin, the runs that end,
-// and the events, in this order. By the keys of heads, runs and logs, by sessions_id, staged_key and logs_name.
+// the usage and the events, in this order. By the keys of heads, runs and logs, by sessions_id, staged_key and logs_name.
 var (
 	joined       = sqlSteps + sqlPlainStep + sqlLockSteps + sqlPlainHeads + sqlJoinedHeads + sqlJoinedParts + sqlJoinedWritten
 	joinedLogged = sqlSteps + sqlLoggedStep + sqlLockSteps + sqlPlaceSteps + sqlJoinedHeads + sqlJoinedParts + sqlJoinedEvents +
@@ -24,7 +24,7 @@ WITH step AS MATERIALIZED (
 	sqlPlainStep = `)
 		p (` + stepColumns + `)`
 
-	sqlLoggedStep = `, $49::text[], $50::bigint[], $51::boolean[], $52::text[]) WITH ORDINALITY
+	sqlLoggedStep = `, $53::text[], $54::bigint[], $55::boolean[], $56::text[]) WITH ORDINALITY
 		p (` + stepColumns + `, log, events, fence, id, number)`
 
 	sqlLockSteps = `
@@ -85,6 +85,11 @@ WITH step AS MATERIALIZED (
 			$24::bigint[], $25::bigint[], $26::text[], $27::text[], $28::text[])
 			c (session, id_key, step_key, number, turn, step, message_count, state_position, log_sequence, id, step_id, run)
 		JOIN head h USING (session)
+), metered AS (
+	INSERT INTO {schema}.usage_rows (at, root_id, user_id, data)
+	SELECT h.updated_at, u.root_id, u.user_id, u.data
+	FROM unnest($49::bigint[], $50::text[], $51::text[], $52::text[]) u (session, root_id, user_id, data)
+		JOIN head h USING (session)
 ), changed AS (
 	INSERT INTO {schema}.state (session, position, keyframe, data)
 	SELECT h.session, c.position, c.keyframe, c.data
@@ -126,7 +131,7 @@ WITH step AS MATERIALIZED (
 ), appended AS (
 	INSERT INTO {schema}.events (log, last, dated_at, data)
 	SELECT p.log_key, p.logged, CASE WHEN e.undated THEN h.updated_at END, e.data
-	FROM unnest($53::bigint[], $54::boolean[], $55::bytea[]) e (session, undated, data)
+	FROM unnest($57::bigint[], $58::boolean[], $59::bytea[]) e (session, undated, data)
 		JOIN head h USING (session)
 		JOIN placed p ON p.key = e.session
 )`

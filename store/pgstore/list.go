@@ -55,8 +55,16 @@ func listStatement(q *driver.SessionQuery) (text string, args []any, err error) 
 	return f.page(from, "s.created_at DESC, s.id DESC", driver.PageSize(q.Limit)), f.args, nil
 }
 
+// addTenant adds a condition on the tenant of the id in a column, in the words of the indexes by tenant; nil is any.
+func (f *filter) addTenant(column string, tenant *string) {
+	if tenant != nil {
+		f.add("left("+column+", greatest(strpos("+column+", '::') - 1, 0)) = ?", *tenant)
+	}
+}
+
 func sessionFilter(q *driver.SessionQuery) *filter {
 	f := &filter{}
+	f.addTenant("s.id", q.Tenant)
 	f.addText("s.user_id = ?", q.UserID)
 	f.addText("s.agent = ?", q.Agent)
 	f.addText("s.thread_id = ?", q.ThreadID)

@@ -56,7 +56,15 @@ const sqlFill = `
 	INSERT INTO {schema}.records (namespace, key, position, created_at, updated_at, expires_at, value)
 	SELECT 'ns-' || n % 10, 'key-' || n, 'position-' || n % 1000, now(), now(), CASE n % 100 WHEN 1 THEN now() - n * interval '1 second' END, '{}'
 	FROM generate_series(1, 20000) n;
-	ANALYZE {schema}.records, {schema}.removed, {schema}.removed_calls, {schema}.sessions, {schema}.heads, {schema}.calls, {schema}.assignments, {schema}.logs, {schema}.events, {schema}.messages,
+	INSERT INTO {schema}.memory_scopes (version, updated_at, due_at, kind, name)
+	SELECT n, now(), CASE n % 100 WHEN 1 THEN now() END, CASE n % 2 WHEN 0 THEN 'session' ELSE 'user' END, 'gone-' || n FROM generate_series(1, 5000) n;
+	INSERT INTO {schema}.memory_entries (scope, key, value)
+	SELECT 1 + n % 1000, 'key-' || n, 'value' FROM generate_series(1, 50000) n;
+	INSERT INTO {schema}.blobs (unnamed_at, size, tenant, hash, data)
+	SELECT CASE n % 100 WHEN 1 THEN now() - n * interval '1 second' END, 1, 'tenant-' || n % 10, 'hash-' || n, '' FROM generate_series(1, 50000) n;
+	INSERT INTO {schema}.blob_owners (root, incarnation) SELECT 'gone-' || n, '' FROM generate_series(1, 5000) n;
+	INSERT INTO {schema}.blob_names (owner, blob) SELECT 1 + n % 1000, n FROM generate_series(1, 50000) n WHERE n % 100 <> 1;
+	ANALYZE {schema}.blobs, {schema}.blob_owners, {schema}.blob_names, {schema}.memory_scopes, {schema}.memory_entries, {schema}.records, {schema}.removed, {schema}.removed_calls, {schema}.sessions, {schema}.heads, {schema}.calls, {schema}.assignments, {schema}.logs, {schema}.events, {schema}.messages,
 		{schema}.state, {schema}.checkpoints, {schema}.runs, {schema}.staged, {schema}.queue, {schema}.cache`
 
 func openFilled(t *testing.T) *Store {
@@ -104,9 +112,27 @@ func TestStatementsUseTheirIndexes(t *testing.T) {
 		args []any
 		uses []string
 	}{
-		"session":           {sqlSession, []any{"session-7"}, []string{"sessions_id", "heads_pkey"}},
-		"lock":              {sqlLockSession, []any{"session-7"}, []string{"sessions_id", "heads_pkey"}},
-		"look":              {sqlLook, []any{"session-7", "run", 7, "run", []string{"call-7"}}, []string{"sessions_id", "heads_pkey", "runs_id", "checkpoints_step", "queue_(id|pkey)", "calls_pkey"}},
+		"session": {sqlSession, []any{"session-7"}, []string{"sessions_id", "heads_pkey"}},
+		"lock":    {sqlLockSession, []any{"session-7"}, []string{"sessions_id", "heads_pkey"}},
+		"look":    {sqlLook, []any{"session-7", "run", 7, "run", []string{"call-7"}}, []string{"sessions_id", "heads_pkey", "runs_id", "checkpoints_step", "queue_(id|pkey)", "calls_pkey"}},
+		"read memories": {sqlReadMemories, []any{"user", "gone-7", []string{"key-1", "a"}, []string{"key-2", "z"}, []int64{0, 10}, []bool{false, true}},
+			[]string{"memory_scopes_pkey", "memory_entries_pkey"}},
+		"write memories": {sqlWriteMemories, []any{"user", "gone-7", 7, nil, []string{"key-1"}, []string{"key-2"}, [][]byte{{1}}},
+			[]string{"memory_scopes_pkey", "memory_entries_pkey"}},
+		"drop memories":     {sqlDropMemories, []any{7}, []string{"memory_entries_pkey"}},
+		"memory scopes":     {sqlMemoryScopes, []any{"user", "gone-7", "", 10}, []string{"memory_scopes_pkey"}},
+		"memory scopes due": {sqlMemoryScopesDue, []any{"", "", "", 10}, []string{"memory_scopes_due"}},
+		"put blobs":         {sqlPutBlobs, []any{"tenant-7", []string{"hash-7"}, [][]byte{{1}}}, nil},
+		"lock blobs":        {sqlLockBlobs, []any{"tenant-7", []string{"hash-7"}}, []string{"blobs_pkey"}},
+		"name blobs":        {sqlNameBlobs, []any{7, "tenant-7", []string{"hash-7"}}, []string{"blobs_pkey"}},
+		"keep blobs":        {sqlKeepBlobs, []any{[]int64{7, 8}}, []string{"blobs_(key_key|unnamed)"}},
+		"get blobs":         {sqlGetBlobs, []any{"gone-7", "", []string{"hash-7"}, "tenant-7"}, []string{"blob_owners_pkey", "blobs_pkey", "blob_names_(pkey|blob)"}},
+		"unname blobs":      {sqlUnnameBlobs, []any{7, []int64{7, 8}}, []string{"blob_names_(pkey|blob)", "blobs_key_key"}},
+		"drop an owner":     {sqlDropBlobOwner, []any{7}, []string{"blob_owners_key_key", "blob_names_pkey"}},
+		"list blobs":        {sqlListBlobs, []any{"gone-7", "", 7, 10}, []string{"blob_owners_pkey", "blob_names_pkey", "blobs_key_key"}},
+		"owners of blobs":   {sqlBlobOwners, []any{"gone-7", "", 10}, []string{"blob_owners_pkey"}},
+		"unnamed blobs":     {sqlUnnamedBlobs, []any{1000, 100}, []string{"blobs_unnamed"}},
+		"sweep blobs":       {sqlSweepBlobs, []any{[]int64{7, 8}}, []string{"blobs_key_key", "blob_names_blob"}},
 		"messages":          {sqlMessages, []any{"session-7", 100, 10}, []string{"messages_pkey", "runs_pkey"}},
 		"recent messages":   {sqlRecentMessages, []any{"session-7", 100, 10}, []string{"messages_pkey", "heads_pkey", "runs_pkey"}},
 		"state":             {sqlState, []any{"session-7"}, []string{"state_pkey"}},
@@ -290,6 +316,41 @@ func TestListOfAUserSkipsArchived(t *testing.T) {
 	}
 }
 
+// TestListsOfTenantUseTheirIndexes has fifty tenants: a list reads the sessions, or the open calls, of its own only.
+func TestListsOfTenantUseTheirIndexes(t *testing.T) {
+	t.Parallel()
+	s := openNew(t)
+	err := execAt(t, testenv.FastPostgres(t), s.texts.of(`
+		INSERT INTO {schema}.sessions (id, agent, user_id, tags, metadata, trace_parent, parent_id, root_id, incarnation, kind, name, secret, created_at)
+		SELECT 't' || n % 50 || '::s' || n, 'bot', '', '{}', '{}', '', '', 't' || n % 50 || '::s' || n, '', '', '', '', now() - n * interval '1 second'
+		FROM generate_series(1, 6000) n;
+		INSERT INTO {schema}.heads (session, version, lease_token, updated_at, agent, status, run_id, suspended_step, due, stop_run, data)
+		SELECT key, 1, 0, now(), 'bot', 'completed', '', '', '', '', '{}' FROM {schema}.sessions;
+		INSERT INTO {schema}.calls (root_id, id, session, version, created_at, updated_at, claimed_by, step_id, user_id, agent, tool, kind, status, reviewers, data)
+		SELECT id, 'call', key, 1, created_at, now(), '', 'step', '', 'bot', 'refund', 'approval', 'open', '[]', '{}' FROM {schema}.sessions;
+		ANALYZE {schema}.sessions, {schema}.heads, {schema}.calls`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []driver.SessionQuery{
+		{Tenant: new("t7")}, {Tenant: new("t7"), Agent: "bot", RootsOnly: true, Archived: new(false)},
+		{Tenant: new("t7"), Cursor: driver.SessionCursor(&cairn.Session{ID: "t7::s7", CreatedAt: time.Now()})},
+	} {
+		q.Limit = 10
+		text, args, err := listStatement(&q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantOrder(t, fmt.Sprintf("%+v", q), s.plan(t, text, args...), "sessions_tenant")
+	}
+	q := driver.CallQuery{Tenant: new("t7"), Statuses: []cairn.CallStatus{cairn.CallOpen}, Limit: 10}
+	text, args, err := callStatement(&q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIndexes(t, "open calls of a tenant", s.plan(t, text, args...), "calls_open_tenant")
+}
+
 // TestSweepListsUseTheirIndexes reads the pages of a sweep from their indexes in order, without sorting.
 func TestSweepListsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
@@ -324,7 +385,7 @@ func TestCallListsUseTheirIndexes(t *testing.T) {
 	t.Parallel()
 	s := openFilled(t)
 	cursor := driver.CallCursor(&cairn.PendingCall{CallRef: cairn.CallRef{RootID: "session-7", ID: "call-7"}, CreatedAt: time.Now().Add(-time.Hour)})
-	open := []cairn.CallStatus{cairn.CallOpen}
+	open, unsettled := []cairn.CallStatus{cairn.CallOpen}, []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered, cairn.CallDropped}
 	for _, c := range []struct {
 		q    driver.CallQuery
 		uses []string
@@ -339,6 +400,7 @@ func TestCallListsUseTheirIndexes(t *testing.T) {
 		{driver.CallQuery{Statuses: open, RootID: "session-11"}, []string{"calls_open_root"}, false},
 		{driver.CallQuery{Statuses: open, Reviewer: "bob"}, []string{"calls_open_free", "assignments_pkey"}, false},
 		{driver.CallQuery{Claimed: "ann"}, []string{"calls_claimed"}, false},
+		{driver.CallQuery{Kind: cairn.CallEffect, Statuses: unsettled}, []string{"calls_unsettled"}, false},
 		{driver.CallQuery{SessionID: "session-7", StepID: "step-7"}, []string{"calls_step"}, false},
 	} {
 		for _, c.q.Cursor = range []string{"", cursor} {

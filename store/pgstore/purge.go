@@ -23,6 +23,7 @@ func purgeStatement() string {
 	for _, table := range []struct{ name, owner string }{
 		{"messages", "session"}, {"state", "session"}, {"runs", "session"}, {"checkpoints", "session"}, {"staged", "session"},
 		{"queue", "session"}, {"cache", "session"}, {"removed_calls", "session"},
+		{"memory_entries", "scope"}, {"blob_names", "owner"},
 	} {
 		fmt.Fprintf(&batches, `), found_%[1]s AS MATERIALIZED (
 			SELECT ctid AS place FROM {schema}.%[1]s WHERE %[2]s = (SELECT %[2]s FROM next) LIMIT $2
@@ -34,11 +35,24 @@ func purgeStatement() string {
 	}
 	return `
 		WITH next AS (
-			SELECT key AS session, id, root FROM {schema}.removed WHERE tree = $1 ORDER BY root LIMIT 1
+			SELECT r.key AS session, r.id, r.root, (
+				SELECT m.key FROM {schema}.memory_scopes m WHERE m.kind = 'session' -- see driver.SessionMemories
+					AND m.name = r.id || CASE WHEN r.incarnation = '' THEN '' ELSE '@' || r.incarnation END
+			) AS scope, (
+				SELECT o.key FROM {schema}.blob_owners o WHERE o.root = r.id AND o.incarnation = r.incarnation
+			) AS owner
+			FROM {schema}.removed r WHERE r.tree = $1 ORDER BY r.root LIMIT 1
 		` + batches.String() + `), ended AS (
 			DELETE FROM {schema}.removed r USING next
 			WHERE r.key = next.session` + ended.String() + `
 			RETURNING r.root, r.id
+		), unnamed AS (
+			UPDATE {schema}.blobs SET unnamed_at = statement_timestamp() WHERE key IN (
+				SELECT blob FROM {schema}.blob_names WHERE ctid = ANY (ARRAY(SELECT place FROM found_blob_names)))
+		), disowned AS (
+			DELETE FROM {schema}.blob_owners WHERE key = (SELECT owner FROM next) AND EXISTS (SELECT FROM ended)
+		), forgotten AS (
+			DELETE FROM {schema}.memory_scopes WHERE key = (SELECT scope FROM next) AND EXISTS (SELECT FROM ended)
 		), freed AS (
 			DELETE FROM {schema}.sessions WHERE id = (SELECT id FROM ended) AND root_id = ''
 		)

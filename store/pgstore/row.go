@@ -64,6 +64,7 @@ type headData struct {
 
 	// These shadow the row's fields of the same names.
 	ID            struct{} `json:"id,omitzero"`
+	Tenant        struct{} `json:"tenant,omitzero"`
 	Agent         struct{} `json:"agent,omitzero"`
 	Status        struct{} `json:"status,omitzero"`
 	UserID        struct{} `json:"user_id,omitzero"`
@@ -155,6 +156,7 @@ func (o *ownRow) columns(key *int64, s *cairn.Session) []any {
 
 // finish converts what was read from ownColumns.
 func (o *ownRow) finish(s *cairn.Session) error {
+	s.Tenant, _ = cairn.SplitTenant(s.ID)
 	s.CreatedAt, s.ExpiresAt, s.ArchivedAt = s.CreatedAt.UTC(), instant(o.expires), instant(o.archived)
 	if o.ttl != nil {
 		s.TTL = cairn.Duration(*o.ttl)

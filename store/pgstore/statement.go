@@ -5,20 +5,20 @@ package pgstore
 // are four such statements, from the minimum of a step to everything, and two more that create a session; each has a
 // form with events and one without. A server plans each once per connection. Arguments are named; see argument.go.
 var (
-	// Messages and a checkpoint.
-	commitStep = newCommit("", sqlAddMessages+sqlAddCheckpoint+sqlDropStaged)
+	// Messages, a checkpoint and usage.
+	commitStep = newCommit("", sqlAddMessages+sqlAddCheckpoint+sqlAddUsage+sqlDropStaged)
 	// The same with a change of state.
-	commitState = newCommit("", sqlAddMessages+sqlAddCheckpoint+sqlDropStaged+sqlAddState)
+	commitState = newCommit("", sqlAddMessages+sqlAddCheckpoint+sqlAddUsage+sqlDropStaged+sqlAddState)
 	// The same with the beginning or the end of a run.
-	commitRun = newCommit("", sqlAddMessages+sqlAddCheckpoint+sqlDropStaged+sqlAddState+sqlAddRun+sqlEndRun)
+	commitRun = newCommit("", sqlAddMessages+sqlAddCheckpoint+sqlAddUsage+sqlDropStaged+sqlAddState+sqlAddRun+sqlEndRun)
 	// Everything that a commit can write.
-	commitAll = newCommit(sqlCallsAsSeen, sqlAddMessages+sqlAddCheckpoint+sqlDropStaged+sqlAddState+sqlAddRun+sqlEndRun+sqlPutCalls+
+	commitAll = newCommit(sqlCallsAsSeen, sqlAddMessages+sqlAddCheckpoint+sqlAddUsage+sqlDropStaged+sqlAddState+sqlAddRun+sqlEndRun+sqlPutCalls+
 		sqlChangeQueue+sqlChangeCache+sqlPutContext)
 
 	// A session with a run and messages.
 	createRun = newCreation(sqlAddMessages + sqlAddRun)
 	// A session with everything that a commit can write to one.
-	createAll = newCreation(sqlAddMessages + sqlAddCheckpoint + sqlAddState + sqlAddRun + sqlPutCalls + sqlChangeQueue + sqlChangeCache)
+	createAll = newCreation(sqlAddMessages + sqlAddCheckpoint + sqlAddUsage + sqlAddState + sqlAddRun + sqlPutCalls + sqlChangeQueue + sqlChangeCache)
 )
 
 // forms are the forms of a statement: one for a commit without events, and one that appends its events.
@@ -232,3 +232,10 @@ const sqlPutCalls = `, put AS (
 	INSERT INTO {schema}.assignments (reviewer, created_at, root_id, id)
 	SELECT * FROM wanted
 	ON CONFLICT DO NOTHING)`
+
+// sqlAddUsage adds the usage row of a commit.
+const sqlAddUsage = `, metered AS (
+	INSERT INTO {schema}.usage_rows (at, root_id, user_id, data)
+	SELECT h.updated_at, @root_id::text, @user_id::text, @usage::text
+	FROM head h
+	WHERE @usage::text IS NOT NULL)`

@@ -74,8 +74,8 @@ func TestStorageOfAConversation(t *testing.T) {
 		t.Fatal(err)
 	}
 	all -= max(0, batches-5.1*turns) * 150 / said
-	if session > 2.3 || all > 4 {
-		t.Errorf("%.2f bytes are stored per byte of conversation, at most 2.3 are allowed, and with the event log %.2f, at most 4",
+	if session > 2.65 || all > 4.2 {
+		t.Errorf("%.2f bytes are stored per byte of conversation, at most 2.65 are allowed, and with the event log %.2f, at most 4.2",
 			session, all)
 	}
 }

@@ -27,6 +27,7 @@ type write struct {
 	d        *plan.Delta
 	key      int64
 	headData string
+	usage    string
 	events   []byte
 	undated  bool  // some events have no time
 	last     int64 // the sequence of the last event, once they are written
@@ -93,6 +94,11 @@ func (w *write) encodeDelta() (err error) {
 	}
 	if w.headData, err = encodeHead(w.d.Row, w.d.Checkpoints); err != nil {
 		return err
+	}
+	if w.d.Usage != nil {
+		if w.usage, err = backend.UsageRowText(w.d.Usage, false); err != nil {
+			return err
+		}
 	}
 	w.undated = slices.ContainsFunc(w.d.Events, func(ev cairn.Event) bool { return ev.Time.IsZero() })
 	if len(w.d.Events) > 0 {

@@ -72,6 +72,9 @@ type Delta struct {
 	// Cache replaces the entries with the same keys. The entries of CacheDrop are then removed.
 	Cache     []driver.CacheEntry
 	CacheDrop []string
+	// Usage is appended to the usage rows by a store that is a driver.UsageProvider; nil for a commit without usage. Its
+	// At is open.
+	Usage *cairn.UsageRow
 	// DropStaged removes all staged pieces of the session.
 	DropStaged bool
 	// Statements are executed after everything else is written. A store that executes none has already refused the
@@ -220,6 +223,9 @@ func (d *Delta) At(now time.Time) *cairn.Session {
 	}
 	if d.RunOver {
 		d.EndRun.EndedAt = now
+	}
+	if d.Usage != nil {
+		d.Usage.At = now
 	}
 	if d.Checkpoint != nil {
 		d.Checkpoint.CreatedAt = now

@@ -33,7 +33,7 @@ func everyPart() *driver.Commit {
 // settled are the fields whose values in a commit make no difference.
 var settled = []string{
 	// What a new session has is what Commit.Create lists.
-	"Create.ID", "Create.Status", "Create.Version", "Create.Epoch", "Create.MessageCount", "Create.Summary", "Create.RunID", "Create.Turn", "Create.Step",
+	"Create.ID", "Create.Tenant", "Create.Status", "Create.Version", "Create.Epoch", "Create.MessageCount", "Create.Summary", "Create.Tainted", "Create.TrustAt", "Create.RunID", "Create.Turn", "Create.Step",
 	"Create.Recoveries", "Create.CheckpointID", "Create.SuspendedStep", "Create.OpenCalls", "Create.NextDeadline", "Create.Queued",
 	"Create.LogSequence", "Create.Lease", "Create.State", "Create.Usage", "Create.RunUsage", "Create.Outbox", "Create.Ending", "Create.CreatedAt", "Create.UpdatedAt", "Create.AsOf",
 	"Create.ArchivedAt", "Create.Opening", "Create.OpeningAt", "Create.Removal", "Create.RemovedAt",
@@ -41,7 +41,7 @@ var settled = []string{
 	"StartRun.SessionID", "StartRun.Turn", "StartRun.FirstMessage", "StartRun.Before", "StartRun.StartedAt",
 	"Checkpoint.SessionID", "Checkpoint.Turn", "Checkpoint.Number", "Checkpoint.ParentID", "Checkpoint.MessageCount",
 	"Checkpoint.StatePosition", "Checkpoint.CreatedAt",
-	"Calls.Call.RootID", "Calls.Call.SessionID", "Calls.Call.UserID", "Calls.Call.Agent", "Calls.Call.Version", "Calls.Call.UpdatedAt",
+	"Calls.Call.Tenant", "Calls.Call.RootID", "Calls.Call.SessionID", "Calls.Call.UserID", "Calls.Call.Agent", "Calls.Call.Version", "Calls.Call.UpdatedAt",
 	"Calls.Call.CreatedAt",
 	"EndRun.EndedAt", // the commit's, unless the run is still running: see TestEndOfARun
 }
@@ -192,7 +192,8 @@ func TestEveryFieldOfACommitIsPlanned(t *testing.T) {
 func TestEveryFieldOfADeltaIsMade(t *testing.T) {
 	t.Parallel()
 	commits := []*driver.Commit{everyPart(), {Rewind: "c1"}, {Create: &cairn.Session{TTL: cairn.Duration(time.Hour)}},
-		{Guard: driver.Guard{Lapsed: true}}, {Context: &driver.ContextChange{Archived: new(true)}}, {Dequeue: []string{"q1"}}, {CacheDrop: []string{"k"}, DropStaged: true}, {Events: []cairn.Event{{}}}, {Status: cairn.SessionPaused, Suspend: &driver.Suspend{NextDeadline: seenAt}},
+		{Guard: driver.Guard{Lapsed: true}}, {Context: &driver.ContextChange{Archived: new(true)}}, {Dequeue: []string{"q1"}},
+		{Usage: cairn.Usage{ModelCalls: 1}, UsageEntries: []cairn.UsageEntry{{Kind: cairn.UsageModel, Name: "m", Usage: cairn.Usage{ModelCalls: 1}}}}, {CacheDrop: []string{"k"}, DropStaged: true}, {Events: []cairn.Event{{}}}, {Status: cairn.SessionPaused, Suspend: &driver.Suspend{NextDeadline: seenAt}},
 		{EndRun: &cairn.Run{ID: "r1", Status: cairn.RunCompleted}, Checkpoint: &cairn.Checkpoint{ID: "c", StepID: "st"}},
 		{EndRun: &cairn.Run{ID: "r1", Text: "x"}, Messages: []cairn.Message{{RunID: "r1", Parts: []cairn.Part{cairn.TextPart("x")}}}}}
 	made := map[string]bool{}

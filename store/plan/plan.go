@@ -45,6 +45,11 @@ func of(c *driver.Commit, seen *Seen) (*Delta, error) {
 	if err := d.queue(c, seen); err != nil {
 		return nil, err
 	}
+	if c.Context != nil && c.Context.UserID != nil {
+		if err := driver.CheckTenancy(&cairn.Session{ID: row.ID, UserID: *c.Context.UserID}); err != nil {
+			return nil, err
+		}
+	}
 	return d, d.advance(c, seen.Row)
 }
 
@@ -54,6 +59,9 @@ func refuses(c *driver.Commit, row *cairn.Session) error { return c.Guard.Check(
 // create makes the delta of a commit that creates its session.
 func create(c *driver.Commit, seen *Seen) (*Delta, error) {
 	row := RowOf(c.Create, seen.ID)
+	if err := driver.CheckTenancy(row); err != nil {
+		return nil, err
+	}
 	switch {
 	case c.Rewind != "":
 		return nil, driver.UnknownCheckpoint(row.ID, c.Rewind)
@@ -114,6 +122,7 @@ func (d *Delta) back(c *driver.Commit, seen *Seen) error {
 		row.Opening, row.OpeningAt, d.Context = "", 0, true
 	}
 	row.Summary = summaryWithin(row.Summary, row.MessageCount)
+	SetTrust(row, trustWithin(row.TrustAt, row.MessageCount))
 	return nil
 }
 
@@ -134,6 +143,7 @@ func (d *Delta) advance(c *driver.Commit, before *cairn.Session) error {
 	if err := d.summary(c); err != nil {
 		return err
 	}
+	d.trust(c)
 	row.MessageCount += len(c.Messages)
 	if err := d.state(c); err != nil {
 		return err
@@ -149,10 +159,11 @@ func (d *Delta) advance(c *driver.Commit, before *cairn.Session) error {
 	}
 	row.LogSequence = max(row.LogSequence, c.LogSequence)
 	d.events(c, before)
-	row.Usage, row.RunUsage = row.Usage.Add(c.Usage), row.RunUsage.Add(c.Usage)
+	row.Usage, row.RunUsage = row.Usage.Add(c.Usage).Add(c.UsageBeside), row.RunUsage.Add(c.Usage)
 	d.lease(c)
 	d.archive(c)
 	d.context(c)
+	d.Usage = driver.UsageRowOf(c, row)
 	d.wait(c, before)
 	d.fillCalls()
 	d.checkpoint(c)
@@ -339,6 +350,7 @@ func (d *Delta) fillCalls() {
 	for i := range d.Calls {
 		call := &d.Calls[i].Row
 		call.RootID, call.SessionID, call.UserID, call.Agent = d.Row.RootID, d.Row.ID, d.Row.UserID, d.Row.Agent
+		call.Tenant = d.Row.Tenant
 		call.Deadline, call.ClaimedUntil = stored(call.Deadline), stored(call.ClaimedUntil)
 		call.Version = d.Calls[i].Seen + 1
 	}

@@ -17,7 +17,7 @@ func RowOf(from *cairn.Session, id string) *cairn.Session {
 		ID: id, Agent: from.Agent, Status: cairn.SessionIdle,
 		UserID: from.UserID, Title: from.Title, Tags: from.Tags, Metadata: canonical(from.Metadata),
 		ExpiresAt: stored(from.ExpiresAt), TTL: micros(max(time.Duration(from.TTL), 0)), TraceParent: from.TraceParent, Depth: from.Depth,
-		ParentID: from.ParentID, RootID: from.RootID, Incarnation: from.Incarnation, Kind: from.Kind, Name: from.Name, Secret: from.Secret,
+		ParentID: from.ParentID, RootID: from.RootID, Incarnation: from.Incarnation, Kind: from.Kind, Name: from.Name, Branch: from.Branch, Secret: from.Secret,
 	}
 	if row.Secret == "" {
 		row.Secret = ids.New("secret")
@@ -31,6 +31,7 @@ func RowOf(from *cairn.Session, id string) *cairn.Session {
 	if row.Incarnation == "" && row.RootID == id {
 		row.Incarnation = ids.Short()
 	}
+	row.Tenant, _ = ids.Split(id)
 	return row
 }
 
@@ -47,10 +48,10 @@ func Taken(session string, cause error) error {
 }
 
 // Branch returns the delta that creates the session to with a state and the first messages of another session, which
-// the store copies. to has Version 1, no runs and no checkpoints. Its Status is idle, unless it is given as completed.
-// It keeps its Opening, and the other session's Summary, if the message in question is among the copied ones. The calls
-// and events of at become the new session's.
-func Branch(to *cairn.Session, at *driver.BranchPoint, state json.RawMessage, messages int, summary cairn.SummaryPlace) *Delta {
+// the store copies up to FirstMessage. to has Version 1, no runs and no checkpoints. Its Status is idle, unless it is given
+// as completed or at has a Suspend. It keeps its Opening, and the Summary and the TrustAt of from, the other session, if
+// the message in question is among its own. The calls and events of at become the new session's.
+func Branch(to *cairn.Session, at *driver.BranchPoint, state json.RawMessage, messages int, from *cairn.Session) *Delta {
 	row := RowOf(to, to.ID)
 	if to.Status == cairn.SessionCompleted {
 		row.Status = to.Status
@@ -58,9 +59,14 @@ func Branch(to *cairn.Session, at *driver.BranchPoint, state json.RawMessage, me
 	if to.Opening != "" && to.OpeningAt < messages {
 		row.Opening, row.OpeningAt = to.Opening, to.OpeningAt
 	}
-	row.Summary = summaryWithin(summary, messages)
+	row.Summary = summaryWithin(from.Summary, messages)
+	SetTrust(row, trustWithin(from.TrustAt, messages))
 	row.Version, row.MessageCount, row.State.KeyframeBytes = 1, messages, int64(len(state))
-	d := &Delta{New: true, Row: row, Initial: state, Context: true, SweepAt: sweepAt(row), FirstMessage: messages}
+	copied := max(messages-len(at.Tail), 0)
+	d := &Delta{New: true, Row: row, Initial: state, Context: true, SweepAt: sweepAt(row), FirstMessage: copied, Messages: at.Tail}
+	if slices.ContainsFunc(at.Tail, func(m cairn.Message) bool { return m.CreatedAt.IsZero() }) {
+		d.undated = at.Tail
+	}
 	for i := range at.Calls {
 		d.Calls = append(d.Calls, Call{Row: at.Calls[i].Call})
 	}
@@ -69,6 +75,10 @@ func Branch(to *cairn.Session, at *driver.BranchPoint, state json.RawMessage, me
 		c.Events[i].Version, c.Events[i].MessageCount = row.Version, messages
 	}
 	d.events(&c, row)
+	if at.Suspend != nil {
+		c.Suspend, row.Status = at.Suspend, cairn.SessionPaused
+	}
+	d.wait(&c, &cairn.Session{})
 	d.fillCalls()
 	return d
 }

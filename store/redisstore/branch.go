@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
@@ -19,7 +20,7 @@ func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, 
 	if err := cairn.CheckSessionID(to.ID); err != nil {
 		return nil, err
 	}
-	if err := (&driver.Commit{Events: at.Events, Outbox: at.Outbox}).ValidateFor(driver.Abilities{MaxEvent: s.opts.MaxEvent}); err != nil {
+	if err := at.Commit(to).ValidateFor(driver.Abilities{MaxEvent: s.opts.MaxEvent}); err != nil {
 		return nil, err
 	}
 	var count any = ""
@@ -47,16 +48,18 @@ func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, 
 		return nil, err
 	}
 	state = at.StateOr(state)
-	w := &write{db: &s.database, log: s.log, id: to.ID, c: &driver.Commit{Create: to, Calls: at.Calls}, copied: r.list(2)}
+	w := &write{db: &s.database, log: s.log, id: to.ID, c: &driver.Commit{Create: to, Messages: at.Tail, Calls: at.Calls}, copied: r.list(2)}
 	w.attempt = rand.Text()
-	var summary cairn.SummaryPlace
-	var bad error
-	summary.At, err = strconv.Atoi(r.text(3))
-	summary.From, bad = strconv.Atoi(r.text(4))
-	if cmp.Or(err, bad) != nil {
+	source := &cairn.Session{}
+	var bad, worse error
+	source.Summary.At, err = strconv.Atoi(r.text(3))
+	source.Summary.From, bad = strconv.Atoi(r.text(4))
+	worse = json.Unmarshal([]byte(r.text(5)), &source.TrustAt)
+	if cmp.Or(err, bad, worse) != nil {
 		return nil, unknown(scriptBranch, r)
 	}
-	w.d = plan.Branch(to, &at, state, len(w.copied), summary)
+	w.d = plan.Branch(to, &at, state, len(w.copied), source)
+	w.copied = w.copied[:w.d.FirstMessage]
 	row, err := w.apply(ctx)
 	if row == nil && err == nil {
 		seen := &cairn.Session{ID: to.ID}

@@ -18,16 +18,22 @@ var (
 )
 
 // callIndexes returns the indexes that a pending call is in: those of all calls, its tree and its session, that of its
-// claim, and while it is open those of its assignment.
+// claim, for an effect that of unsettled ones, and while it is open those of its assignment.
 func callIndexes(call *cairn.PendingCall) []string {
 	names := []string{"calls", "tree:" + call.RootID, "session:" + call.SessionID}
 	if call.ClaimedBy != "" {
 		names = append(names, "claimed:"+call.ClaimedBy)
 	}
+	if call.Kind == cairn.CallEffect && call.Status != cairn.CallSettled {
+		names = append(names, "unsettled")
+	}
 	if call.Status != cairn.CallOpen {
 		return names
 	}
 	names = append(names, "open")
+	if call.Tenant != "" {
+		names = append(names, "open:"+call.Tenant)
+	}
 	if len(call.Reviewers) == 0 {
 		return append(names, "unassigned")
 	}
@@ -47,8 +53,12 @@ func indexesOf(q *driver.CallQuery) []string {
 		return []string{"tree:" + q.RootID}
 	case q.Claimed != "":
 		return []string{"claimed:" + q.Claimed}
+	case q.Unsettled():
+		return []string{"unsettled"}
 	case open && q.Reviewer != "":
 		return []string{"unassigned", "assigned:" + q.Reviewer}
+	case open && q.Tenant != nil && *q.Tenant != "":
+		return []string{"open:" + *q.Tenant}
 	case open:
 		return []string{"open"}
 	}
@@ -82,6 +92,7 @@ func readCall(root, id, record string) (call cairn.PendingCall, err error) {
 		return call, err
 	}
 	call.ID, call.RootID, call.SessionID, call.UserID, call.Agent = id, root, h.session, h.user, h.agent
+	call.Tenant, _ = cairn.SplitTenant(root)
 	call.Version, call.CreatedAt, call.UpdatedAt = h.version, fromMicros(h.created), fromMicros(h.updated)
 	call.Deadline, call.ClaimedUntil = fromMicros(h.deadline), stored(call.ClaimedUntil)
 	return call, nil
@@ -102,7 +113,7 @@ func readCalls(list []any, root string) ([]cairn.PendingCall, error) {
 
 // Calls implements driver.Store.
 func (s *Store) Calls(ctx context.Context, q driver.CallQuery) (driver.Page[cairn.PendingCall], error) {
-	createdAt, root, id, err := driver.ParseCallCursor(q.Cursor)
+	createdAt, root, id, err := q.Begin()
 	if err != nil {
 		return driver.Page[cairn.PendingCall]{}, err
 	}

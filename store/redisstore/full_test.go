@@ -53,7 +53,7 @@ func full(t *testing.T, prepare func(s *Store)) *Store {
 // A full server refuses each write as a whole. Writes that remove things, or end what is under way, it takes.
 func TestFullServer(t *testing.T) {
 	t.Parallel()
-	takes := map[string]bool{"end": true, "end with events": true, "renew": true, "stop": true, "fenced append": true, "trim": true, "drop": true, "delete a record": true, "remove": true, "delete": true}
+	takes := map[string]bool{"end": true, "end with events": true, "renew": true, "stop": true, "fenced append": true, "trim": true, "drop": true, "delete a record": true, "drop memories": true, "drop blobs": true, "sweep blobs": true, "remove": true, "delete": true}
 	s := full(t, func(s *Store) {
 		for _, w := range writings {
 			if err := w.prepare(t.Context(), s, w.name); err != nil {

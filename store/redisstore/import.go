@@ -276,7 +276,7 @@ func (m *importing) calls(p *driver.Part) error {
 		if err != nil {
 			return err
 		}
-		data, err := backend.EncodeJSON("call", call)
+		data, err := backend.EncodeCall(call)
 		if err != nil {
 			return err
 		}

@@ -151,13 +151,18 @@ func sessionIndex(q *driver.SessionQuery) (name string, rest bool) {
 	if q.Archived != nil {
 		user = map[bool]string{false: "current:", true: "archived:"}[*q.Archived]
 	}
-	for _, index := range [][2]string{{"thread:", q.ThreadID}, {"parent:", q.ParentID}, {"root:", q.RootID}, {user, q.UserID}, {"agent:", q.Agent}} {
+	tenant := ""
+	if q.Tenant != nil {
+		tenant = *q.Tenant
+	}
+	for _, index := range [][2]string{{"thread:", q.ThreadID}, {"parent:", q.ParentID}, {"root:", q.RootID}, {user, q.UserID}, {"tenant:", tenant}, {"agent:", q.Agent}} {
 		if index[1] != "" {
 			names = append(names, index[0]+index[1])
 		}
 	}
+	none := q.Tenant != nil && tenant == ""
 	roots := q.Archived != nil && q.UserID != "" // an index that has only them
-	rest = len(names) > 1 || (q.Archived != nil || q.RootsOnly) && !roots || len(q.Statuses)+len(q.Tags)+len(q.Metadata)+len(q.Search) > 0 || !q.UpdatedAfter.IsZero() || !q.UpdatedBefore.IsZero()
+	rest = len(names) > 1 || none || (q.Archived != nil || q.RootsOnly) && !roots || len(q.Statuses)+len(q.Tags)+len(q.Metadata)+len(q.Search) > 0 || !q.UpdatedAfter.IsZero() || !q.UpdatedBefore.IsZero()
 	return append(names, "all")[0], rest
 }
 

@@ -22,6 +22,11 @@ func TestIndexOfAList(t *testing.T) {
 		{driver.SessionQuery{UserID: "u", Archived: archived}, "archived:u", false},
 		{driver.SessionQuery{UserID: "u", Archived: archived, RootsOnly: true}, "archived:u", false},
 		{driver.SessionQuery{UserID: "u", RootsOnly: true}, "user:u", true},
+		{driver.SessionQuery{Tenant: new("acme")}, "tenant:acme", false},
+		{driver.SessionQuery{Tenant: new("acme"), Agent: "a", Archived: current}, "tenant:acme", true},
+		{driver.SessionQuery{Tenant: new("acme"), UserID: "acme::u"}, "user:acme::u", true},
+		{driver.SessionQuery{Tenant: new(""), Agent: "a"}, "agent:a", true},
+		{driver.SessionQuery{Tenant: new("")}, "all", true},
 		{driver.SessionQuery{ThreadID: "t", Archived: archived}, "thread:t", true},
 		{driver.SessionQuery{UserID: "u", ThreadID: "t", Archived: archived}, "thread:t", true},
 	} {

@@ -166,12 +166,12 @@ func (s *Store) layout(ctx context.Context, at *address) ([]int64, error) {
 	return found, nil
 }
 
-// checkLayout refuses keys of a newer layout that do not say that this program may use them, and keys from before the
-// first release, whose records have another format.
+// checkLayout refuses keys of a newer layout that do not say that this program may use them, and keys of an older one,
+// whose records have another format.
 func (s *Store) checkLayout(at *address, found []int64) error {
 	switch version, oldest := found[0], found[2]; {
 	case version < schemaVersion:
-		return cairn.Errorf(cairn.ErrSchema, "%s: the keys of %q have schema version %d, this program supports %d: they were made by an unreleased build; export them with that build and import them here",
+		return cairn.Errorf(cairn.ErrSchema, "%s: the keys of %q have schema version %d, this program supports %d: an older program wrote them; export them with that program and import them here, or set another Options.Prefix",
 			at.doing(), s.opts.Prefix, version, schemaVersion)
 	case version > schemaVersion && oldest > schemaVersion:
 		return cairn.Errorf(cairn.ErrSchema, "%s: the keys of %q have schema version %d, this program supports up to %d: use a newer program",

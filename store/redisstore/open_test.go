@@ -109,7 +109,7 @@ func TestOpenOfAnotherSchema(t *testing.T) {
 	t.Parallel()
 	s := openNew(t)
 	key := s.opts.Prefix + ":schema"
-	for version, says := range map[int]string{schemaVersion + 1: "newer program", schemaVersion - 1: "made by an unreleased build"} {
+	for version, says := range map[int]string{schemaVersion + 1: "newer program", schemaVersion - 1: "an older program wrote them; export them with that program and import them here, or set another Options.Prefix"} {
 		if err := s.client.HSet(t.Context(), key, "version", version).Err(); err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,8 @@ import (
 var (
 	scriptRemove = keyed("remove", "remove", frees) // without id.lua: Remove itself handles expiry
 	scriptPurge  = keyed("purge", "purge", frees)
+
+	scriptRemoval = keyed("removal", "purge", reads)
 )
 
 // purgeBatch is how many keys a purge removes at once, so that other writers do not wait for the whole purge.
@@ -140,6 +142,9 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 	if !ok {
 		return 0, driver.NotRemoved(key)
 	}
+	if err := s.dropOwned(ctx, bucket, key); err != nil {
+		return 0, err
+	}
 	for {
 		r, err := s.run(ctx, scriptPurge, bucket, key, purgeBatch)
 		if err != nil {
@@ -160,6 +165,37 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 		}
 		if r.text(2) == "all" {
 			return checkpoints, nil
+		}
+	}
+}
+
+// dropOwned drops the memories and the names of blobs of a removed tree, before the tree is purged: afterwards nothing
+// names them.
+func (s *Store) dropOwned(ctx context.Context, bucket int, removal string) error {
+	answer, err := s.run(ctx, scriptRemoval, bucket, removal)
+	if err != nil {
+		return err
+	}
+	for _, id := range answer.list(2) {
+		if _, err := s.Memories().Drop(ctx, driver.SessionMemories(plain(id), answer.text(1))); err != nil {
+			return err
+		}
+	}
+	if answer.text(3) == "" {
+		return nil
+	}
+	owner := driver.BlobOwner{Root: answer.text(3), Incarnation: answer.text(1)}
+	for {
+		page, err := s.Blobs().List(ctx, owner, driver.BlobQuery{Limit: driver.MaxBlobs})
+		if err != nil || len(page.Items) == 0 {
+			return err
+		}
+		keys := make([]string, len(page.Items))
+		for i := range page.Items {
+			keys[i] = page.Items[i].Key
+		}
+		if err := s.Blobs().Drop(ctx, owner, keys...); err != nil {
+			return err
 		}
 	}
 }

@@ -3,6 +3,7 @@ package redisstore
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -232,6 +233,26 @@ var writings = []writing{
 	{"drop", appendEvent, func(ctx context.Context, s *Store, id string) error { return s.log.Drop(ctx, id) }},
 	{"record", putRecord, putRecord},
 	{"delete a record", putRecord, func(ctx context.Context, s *Store, id string) error { return s.Records().Delete(ctx, id, "key", -1) }},
+	{"memories", nothing, putMemory},
+	{"more memories", putMemory, putMemory},
+	{"drop memories", putMemory, func(ctx context.Context, s *Store, id string) error {
+		_, err := s.Memories().Drop(ctx, driver.UserMemories(id))
+		return err
+	}},
+	{"blobs", commit(runningCommit), putBlob("a")},
+	{"more blobs", both(commit(runningCommit), putBlob("a"), dropBlob), putBlob("a")},
+	{"name blobs", both(commit(runningCommit), putBlob("a")), func(ctx context.Context, s *Store, id string) error {
+		owner, err := blobOwner(ctx, s, id)
+		if err != nil {
+			return err
+		}
+		return s.Blobs().Name(ctx, owner, owner, driver.BlobKey([]byte("a")))
+	}},
+	{"drop blobs", both(commit(runningCommit), putBlob("a")), dropBlob},
+	{"sweep blobs", both(commit(runningCommit), putBlob("a"), dropBlob), func(ctx context.Context, s *Store, id string) error {
+		_, err := s.Blobs().Sweep(ctx, 0)
+		return err
+	}},
 	{"remove", both(commit(runningCommit), commit(endCommit)), removeSession},
 	{"restore", both(commit(runningCommit), commit(endCommit), removeSession), func(ctx context.Context, s *Store, id string) error {
 		_, err := s.Restore(ctx, id)
@@ -277,6 +298,43 @@ func TestLostRightLeavesNoHalfWrite(t *testing.T) {
 	if failed < 5*len(writings) {
 		t.Errorf("only %d writes lacked a right", failed)
 	}
+}
+
+// putMemory replaces the only entry of a scope by another one.
+func putMemory(ctx context.Context, s *Store, id string) error {
+	scope := driver.UserMemories(id)
+	there, err := s.Memories().Read(ctx, scope)
+	if err == nil {
+		_, err = s.Memories().Write(ctx, driver.MemoryWrite{Scope: scope, Seen: there.Version, Deletes: []string{fmt.Sprint(there.Version)},
+			Puts: []driver.MemoryEntry{{Key: "k", Value: []byte("v")}}, DueAt: time.Unix(int64(len(there.Found)), 1000)})
+	}
+	return err
+}
+
+func blobOwner(ctx context.Context, s *Store, id string) (driver.BlobOwner, error) {
+	row, err := driver.Load(ctx, s, id)
+	if err != nil {
+		return driver.BlobOwner{}, err
+	}
+	return driver.OwnerOfBlobs(row), nil
+}
+
+func putBlob(text string) func(context.Context, *Store, string) error {
+	return func(ctx context.Context, s *Store, id string) error {
+		owner, err := blobOwner(ctx, s, id)
+		if err == nil {
+			_, err = s.Blobs().Put(ctx, owner, []byte(text))
+		}
+		return err
+	}
+}
+
+func dropBlob(ctx context.Context, s *Store, id string) error {
+	owner, err := blobOwner(ctx, s, id)
+	if err != nil {
+		return err
+	}
+	return s.Blobs().Drop(ctx, owner, driver.BlobKey([]byte("a")))
 }
 
 // warnings returns a logger and a count of its records that contain some words.

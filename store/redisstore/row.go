@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store/backend"
 	"github.com/cairn-agents/cairn/store/driver"
+	"github.com/cairn-agents/cairn/store/plan"
 )
 
 // storedRow is a session's row with what the store keeps in it for its own use.
@@ -41,6 +42,7 @@ func readRow(id string, stored []any) (*cairn.Session, error) {
 
 func readStored(id string, stored []any) (*storedRow, error) {
 	r := &storedRow{session: &cairn.Session{ID: id}}
+	r.session.Tenant, _ = cairn.SplitTenant(id)
 	list := reply(stored)
 	for i := range 2 {
 		if err := r.readFields(list.text(i)); err != nil {
@@ -129,6 +131,8 @@ func (r *storedRow) readField(field string, u *unpacker) {
 		s.Kind = cairn.ChildKind(u.text())
 	case "name":
 		s.Name = u.text()
+	case "branch":
+		u.json(&s.Branch)
 	case "secret":
 		s.Secret = u.text()
 	case "created":
@@ -160,6 +164,9 @@ func (r *storedRow) readHead(field string, u *unpacker) {
 		s.Summary.At = int(u.int64())
 	case "summary_from":
 		s.Summary.From = int(u.int64())
+	case "trust":
+		u.json(&s.TrustAt)
+		plan.SetTrust(s, s.TrustAt)
 	case "run":
 		s.RunID = u.text()
 	case "turn":
@@ -253,6 +260,10 @@ func (r *storedRow) head(to []byte, open int, places bool) []byte {
 	p.some("epoch", s.Epoch)
 	p.some("summary_at", int64(s.Summary.At))
 	p.some("summary_from", int64(s.Summary.From))
+	if s.TrustAt != nil {
+		raw, _ := json.Marshal(s.TrustAt)
+		p.text("trust", string(raw))
+	}
 	p.some("recoveries", int64(s.Recoveries))
 	p.some("turns", r.turns)
 	p.some("queued", int64(s.Queued))
@@ -286,6 +297,9 @@ func listed(s *cairn.Session, archived bool) []string {
 	}
 	if s.ParentID != "" {
 		names = append(names, "parent:"+s.ParentID)
+	}
+	if s.Tenant != "" {
+		names = append(names, "tenant:"+s.Tenant)
 	}
 	return append(names, ofUser(s, archived)...)
 }
@@ -330,22 +344,24 @@ func readStop(text string) (*cairn.Stop, error) {
 
 // stepKeys are the names of a session's keys, in the order that step.lua expects, and a name that no key has.
 type stepKeys struct {
-	names   [9]any
+	names   [10]any
 	nothing any
 }
 
 // The positions of the keys that not every step uses. Three keys of the log follow that of the state.
 const (
 	stepKeyStaged = 4
-	stepKeyState  = 5
-	stepKeyLog    = 6
+	stepKeyUsage  = 5
+	stepKeyState  = 6
+	stepKeyLog    = 7
 )
 
 func newStepKeys(bucket string, row *cairn.Session) *stepKeys {
 	k := &stepKeys{nothing: bucket}
-	for i, letter := range [...]string{"s", "c", "n", "m", "g", "f"} {
+	for i, letter := range [...]string{"s", "c", "n", "m", "g"} {
 		k.names[i] = bucket + letter + ":" + row.ID
 	}
+	k.names[stepKeyUsage], k.names[stepKeyState] = bucket+"ul", bucket+"f:"+row.ID
 	k.names[stepKeyLog], k.names[stepKeyLog+1], k.names[stepKeyLog+2] = bucket+"l:"+row.Log(), bucket+"e:"+row.Log(), bucket+"i:logs"
 	return k
 }
@@ -392,6 +408,13 @@ func packBase(to []byte, row *cairn.Session, secret string, open int) ([]byte, e
 			return nil, err
 		}
 		p.text("metadata", text)
+	}
+	if row.Branch != nil {
+		text, err := backend.EncodeJSON("branch", row.Branch)
+		if err != nil {
+			return nil, err
+		}
+		p.text("branch", text)
 	}
 	return p.done(), nil
 }

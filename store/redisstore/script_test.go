@@ -78,9 +78,11 @@ func TestScriptsCheckRights(t *testing.T) {
 	list := []*script{
 		scriptAppend, scriptBranch, scriptCall, scriptCalls, scriptCheckpoints, scriptClaim, scriptCountTree, scriptDelete,
 		scriptDiscard, scriptDrop, scriptDue, scriptEvents, scriptGather, scriptHidden, scriptImport, scriptInside, scriptLayout, scriptList,
-		scriptLook, scriptNamespaces, scriptOver, scriptOverdue, scriptPrune, scriptPurge, scriptPut, scriptRead,
+		scriptLook, scriptMemoryDrop, scriptMemoryRead, scriptMemoryScopes, scriptMemoryWrite, scriptNamespaces, scriptOver, scriptOverdue, scriptPrune, scriptPurge, scriptPut, scriptRead, scriptRemoval,
+		scriptBlobDrop, scriptBlobList, scriptBlobName, scriptBlobOwners, scriptBlobPut, scriptBlobRead, scriptBlobSweep,
 		scriptRecordDelete, scriptRecordGet, scriptRecordList, scriptRecordPut, scriptRelease, scriptRemove, scriptRenew,
-		scriptRestore, scriptRights, scriptRuns, scriptSaid, scriptSchema, scriptStage, scriptStep, scriptStop, scriptSwept, scriptTrim, scriptWrite,
+		scriptRestore, scriptRights, scriptRuns, scriptSaid, scriptSchema, scriptStage, scriptStep, scriptStop, scriptSwept, scriptTrim, scriptUsageRead, scriptUsageRows,
+		scriptUsageSums, scriptUsageWrite, scriptWrite,
 	}
 	files, err := sources.ReadDir("lua")
 	if err != nil {
@@ -88,7 +90,7 @@ func TestScriptsCheckRights(t *testing.T) {
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(file.Name(), ".lua")
-		library := name == "common" || name == "id" || name == "record"
+		library := name == "common" || name == "id" || name == "record" || name == "memory" || name == "blob"
 		if !library && !slices.ContainsFunc(list, func(sc *script) bool { return sc.name == name }) {
 			t.Errorf("the test does not list the script %s", name)
 		}

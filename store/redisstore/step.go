@@ -97,5 +97,7 @@ func (w *write) fill(cmd *command) error {
 	if d.State != nil {
 		cmd.add(append(cmd.data, d.State.Data...))
 	}
-	return nil
+	usage, err := w.stepUsage()
+	cmd.text(usage)
+	return err
 }

@@ -385,7 +385,7 @@ func (w *write) content(cmd *command) error {
 		cmd.text("remove")
 		cmd.two("g:", w.id)
 	}
-	return nil
+	return w.addUsage(cmd)
 }
 
 // relist moves a session between the indexes of users' sessions.
@@ -540,9 +540,11 @@ func (w *write) waiting(cmd *command) error {
 			return err
 		}
 		cmd.number(micros(call.Row.Deadline))
-		if err := cmd.json("call", &w.c.Calls[i].Call); err != nil {
+		text, err := backend.EncodeCall(&w.c.Calls[i].Call)
+		if err != nil {
 			return err
 		}
+		cmd.text(text)
 	}
 	if d.Enqueue != nil {
 		text, err := backend.EncodeJSON("queued turn", d.Enqueue)

@@ -28,10 +28,14 @@ func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, 
 	if err := cairn.CheckSessionID(to.ID); err != nil {
 		return nil, err
 	}
-	if err := (&driver.Commit{Events: at.Events, Outbox: at.Outbox}).ValidateFor(s.abilities()); err != nil {
+	if err := at.Commit(to).ValidateFor(s.abilities()); err != nil {
 		return nil, err
 	}
-	w := &write{s: s, id: to.ID}
+	texts, err := messageTexts(at.Tail)
+	if err != nil {
+		return nil, err
+	}
+	w := &write{s: s, id: to.ID, texts: texts}
 	run := func(c *conn) error {
 		source, err := find(c, from)
 		if err != nil {
@@ -53,13 +57,14 @@ func (s *Store) Branch(ctx context.Context, from string, at driver.BranchPoint, 
 			return err
 		}
 		w.told = nil
-		if _, err := w.apply(c, plan.Branch(to, &at, at.StateOr(state), count, source.session.Summary), nil, s.clock()); err != nil {
+		d := plan.Branch(to, &at, at.StateOr(state), count, source.session)
+		if _, err := w.apply(c, d, nil, s.clock()); err != nil {
 			return err
 		}
-		_, err = c.exec(sqlCopyMessages, source.key, count, w.after.key)
+		_, err = c.exec(sqlCopyMessages, source.key, d.FirstMessage, w.after.key)
 		return err
 	}
-	err := s.looking(ctx, func() error {
+	err = s.looking(ctx, func() error {
 		return s.writer.do(&job{ctx: ctx, durable: true, run: run, after: w.settled})
 	})
 	if err != nil {

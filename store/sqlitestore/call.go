@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -47,7 +48,7 @@ type callRow struct {
 // fill sets the row to that of a call.
 func (r *callRow) fill(call *cairn.PendingCall) (err error) {
 	r.call = call
-	r.data, err = backend.EncodeJSON("call", call)
+	r.data, err = backend.EncodeCall(call)
 	return err
 }
 
@@ -93,6 +94,7 @@ func readCalls(ctx context.Context, c *conn, text string, args ...any) (list []c
 
 func readCall(cols *columns) (call cairn.PendingCall) {
 	cols.json("call", &call)
+	call.Tenant, _ = cairn.SplitTenant(call.RootID)
 	return call
 }
 
@@ -136,7 +138,7 @@ const (
 // calls that a reviewer may answer are two merged lists: those assigned to the reviewer and those without reviewers. An
 // index serves each.
 func callStatement(q *driver.CallQuery, now time.Time) (text string, args []any, err error) {
-	createdAt, root, id, err := driver.ParseCallCursor(q.Cursor)
+	createdAt, root, id, err := q.Begin()
 	if err != nil {
 		return "", nil, err
 	}
@@ -171,8 +173,8 @@ func callStatement(q *driver.CallQuery, now time.Time) (text string, args []any,
 	return text + ` ORDER BY 2, 3, 4 LIMIT ?`, append(args, driver.PageSize(q.Limit)+1), nil
 }
 
-// callFilter returns the conditions of a query except for its reviewer and cursor. The conditions for open and claimed
-// calls are those of the partial indexes, so that the planner can use these.
+// callFilter returns the conditions of a query except for its reviewer and cursor. The conditions for open, claimed and
+// unsettled calls are those of the partial indexes, so that the planner can use these.
 func callFilter(q *driver.CallQuery, open bool, now time.Time) *filter {
 	f := &filter{}
 	switch {
@@ -181,13 +183,28 @@ func callFilter(q *driver.CallQuery, open bool, now time.Time) *filter {
 	case len(q.Statuses) > 0:
 		f.addJSON("c.status IN (SELECT value FROM json_each(?))", q.Statuses)
 	}
+	if q.Unsettled() {
+		f.add("c.kind = 'effect' AND c.status <> 'settled'")
+	}
+	// A condition with a plus is not by an index: those of what has fewer calls serve.
+	tenant, kind := "", ""
+	switch {
+	case q.Tenant == nil:
+	case q.RootID+q.SessionID+q.UserID+q.Claimed != "" || *q.Tenant == "" && q.Agent+q.Tool != "":
+		tenant = "+"
+	default:
+		kind = "+"
+	}
+	if q.Tenant != nil {
+		f.add(tenant+fmt.Sprintf(tenantOf, "c.root_id")+" = ?", *q.Tenant)
+	}
 	f.addText("c.root_id = ?", q.RootID)
 	f.addText("c.id = ?", q.ID)
 	f.addText("c.session = (SELECT key FROM sessions WHERE id = ?)", q.SessionID)
 	f.addText("c.step_id = ?", q.StepID)
 	f.addText("c.user_id = ?", q.UserID)
-	f.addText("c.agent = ?", q.Agent)
-	f.addText("c.tool = ?", q.Tool)
+	f.addText(kind+"c.agent = ?", q.Agent)
+	f.addText(kind+"c.tool = ?", q.Tool)
 	f.addText("c.kind = ?", string(q.Kind))
 	if q.Claimed != "" {
 		f.add("c.claimed_by <> '' AND c.claimed_by = ? AND c.claimed_until > ?", q.Claimed, micros(now))

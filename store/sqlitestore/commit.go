@@ -257,6 +257,11 @@ func (r *storedRow) writeHistory(c *conn, d *plan.Delta, texts []string) error {
 			return err
 		}
 	}
+	if d.Usage != nil {
+		if err := insertUsage(c, d.Usage); err != nil {
+			return err
+		}
+	}
 	if d.Checkpoint != nil {
 		return insertCheckpoint(c, r.key, d.Checkpoint)
 	}

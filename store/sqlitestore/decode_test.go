@@ -71,6 +71,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	s := openNew(t)
 	want := &storedRow{session: &cairn.Session{}, checkpoints: 5, stop: `{"run_id":"run"}`}
 	set(t, reflect.ValueOf(want.session).Elem(), 1)
+	want.session.ID, want.session.Tenant = "acme::order", "acme"
 	want.session.Status = cairn.SessionPaused // so that it is due at its deadline
 	want.session.TTL = cairn.Duration(8 * time.Microsecond)
 	want.session.Removal, want.session.RemovedAt = "", time.Time{} // of removed rows, which are read in another way
@@ -102,7 +103,7 @@ func TestSessionRowRoundTrip(t *testing.T) {
 	changed := *want.session
 	set(t, reflect.ValueOf(&changed).Elem(), 2)
 	// These fields never change.
-	changed.ID, changed.Agent, changed.TraceParent = want.session.ID, want.session.Agent, want.session.TraceParent
+	changed.ID, changed.Tenant, changed.Agent, changed.TraceParent = want.session.ID, want.session.Tenant, want.session.Agent, want.session.TraceParent
 	changed.ThreadID, changed.ParentID, changed.RootID, changed.CreatedAt = want.session.ThreadID, want.session.ParentID, want.session.RootID, want.session.CreatedAt
 	changed.Name, changed.Secret, changed.TTL = want.session.Name, want.session.Secret, want.session.TTL
 	changed.Incarnation, changed.Kind, changed.Depth = want.session.Incarnation, want.session.Kind, want.session.Depth
@@ -160,6 +161,9 @@ func set(t *testing.T, v reflect.Value, n int64) {
 	case **cairn.Stop:
 		*x = &cairn.Stop{RunID: "run", Kind: cairn.StopAbort, At: time.UnixMicro(n).UTC()}
 		return
+	case **cairn.BranchOrigin:
+		*x = &cairn.BranchOrigin{From: "other", Messages: int(n), Model: "large"}
+		return
 	case **cairn.Outbox:
 		*x = &cairn.Outbox{Version: n, Events: []cairn.Event{{Type: cairn.EventRunEnd, Name: "kept", Version: n}}}
 		return
@@ -175,6 +179,7 @@ func set(t *testing.T, v reflect.Value, n int64) {
 		v.SetInt(n)
 	case reflect.Float64:
 		v.SetFloat(float64(n) / 2)
+	case reflect.Bool: // Tainted, which is false: TrustAt gets two places
 	case reflect.Interface:
 		v.Set(reflect.ValueOf("value " + string(rune('a'+n%26))))
 	case reflect.Slice:

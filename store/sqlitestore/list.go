@@ -3,11 +3,15 @@ package sqlitestore
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/store/driver"
 )
+
+// tenantOf is the tenant of the id in a column, see cairn.SplitTenant, in the words of the indexes by tenant.
+const tenantOf = `substr(%[1]s, 1, max(instr(%[1]s, '::') - 1, 0))`
 
 // filter collects the conditions of a query with their arguments.
 type filter struct {
@@ -98,11 +102,27 @@ func sessionFilter(q *driver.SessionQuery) *filter {
 	// SQLite has no statistics here. The first condition is by its index, the others have a plus, so that their indexes,
 	// which may have the sessions of all users, do not serve the query.
 	plus := ""
-	for _, c := range [...]struct{ column, value string }{{"thread_id", q.ThreadID}, {"parent_id", q.ParentID}, {"root_id", q.RootID}, {"user_id", q.UserID}, {"agent", q.Agent}} {
-		if c.value != "" {
-			f.add(plus+"s."+c.column+" = ?", c.value)
+	by := func(column string, value *string) {
+		if value != nil {
+			f.add(plus+column+" = ?", *value)
 			plus = "+"
 		}
+	}
+	text := func(column, value string) {
+		if value != "" {
+			by(column, &value)
+		}
+	}
+	text("s.thread_id", q.ThreadID)
+	text("s.parent_id", q.ParentID)
+	text("s.root_id", q.RootID)
+	text("s.user_id", q.UserID)
+	if q.Tenant != nil && *q.Tenant == "" { // where there are no tenants, an agent has fewer sessions
+		text("s.agent", q.Agent)
+		by(fmt.Sprintf(tenantOf, "s.id"), q.Tenant)
+	} else {
+		by(fmt.Sprintf(tenantOf, "s.id"), q.Tenant)
+		text("s.agent", q.Agent)
 	}
 	if q.RootsOnly || q.Archived != nil {
 		f.add(plus + "s.parent_id = ''")

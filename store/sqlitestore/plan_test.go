@@ -158,7 +158,7 @@ func TestStepStatements(t *testing.T) {
 		return nil
 	})
 	steps.step()
-	want := []string{sqlBegin, sqlUpdateHead, sqlInsertMessage, sqlInsertMessage, sqlInsertCheckpoint, sqlDropStaged, sqlCommit}
+	want := []string{sqlBegin, sqlUpdateHead, sqlInsertMessage, sqlInsertMessage, sqlInsertUsage, sqlInsertCheckpoint, sqlDropStaged, sqlCommit}
 	if !slices.Equal(texts, want) {
 		t.Errorf("a step runs\n%s", strings.Join(texts, "\n"))
 	}
@@ -184,6 +184,11 @@ func TestListUsesIndexes(t *testing.T) {
 		{"sessions_current (user_id=?", driver.SessionQuery{UserID: "user", Archived: current}},
 		{"sessions_current (user_id=?", driver.SessionQuery{UserID: "user", Agent: "support", RootsOnly: true, Archived: current}},
 		{"sessions_archived (user_id=?", driver.SessionQuery{UserID: "user", RootsOnly: true, Archived: archived}},
+		{"sessions_tenant (<expr>=?", driver.SessionQuery{Tenant: new("acme")}},
+		{"sessions_tenant (<expr>=?", driver.SessionQuery{Tenant: new("acme"), Agent: "support", RootsOnly: true, Archived: current}},
+		{"sessions_tenant (<expr>=?", driver.SessionQuery{Tenant: new(""), RootsOnly: true}},
+		{"sessions_agent (agent=?", driver.SessionQuery{Tenant: new(""), Agent: "support", RootsOnly: true}},
+		{"sessions_current (user_id=?", driver.SessionQuery{Tenant: new("acme"), UserID: "acme::user", Archived: current}},
 		{"sessions_root (root_id=?", driver.SessionQuery{RootID: "root"}},
 		{"sessions_root (root_id=?", driver.SessionQuery{RootID: "root", UserID: "user", Archived: current}},
 		{"sessions_parent (parent_id=?", driver.SessionQuery{ParentID: "parent", UserID: "user"}},
@@ -235,7 +240,13 @@ func TestCallsUseIndexes(t *testing.T) {
 		{"calls_created", driver.CallQuery{Statuses: []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered}}},
 		{"calls_open", driver.CallQuery{}},
 		{"calls_open", driver.CallQuery{Kind: cairn.CallApproval}},
+		{"calls_open_tenant (<expr>=?", driver.CallQuery{Tenant: new("acme")}},
+		{"calls_open_tenant (<expr>=?", driver.CallQuery{Tenant: new("acme"), Reviewer: "acme::ann"}},
 		{"calls_open_user (user_id=?", driver.CallQuery{UserID: "user"}},
+		{"calls_open_user (user_id=?", driver.CallQuery{Tenant: new("acme"), UserID: "acme::user"}},
+		{"calls_open_tenant (<expr>=?", driver.CallQuery{Tenant: new("acme"), Agent: "support", Tool: "refund"}},
+		{"calls_open_agent (agent=?", driver.CallQuery{Tenant: new(""), Agent: "support"}},
+		{"calls_claimed (claimed_by=?", driver.CallQuery{Tenant: new("acme"), Claimed: "acme::ann"}},
 		{"calls_open_agent (agent=?", driver.CallQuery{Agent: "support"}},
 		{"calls_open_tool (tool=?", driver.CallQuery{Tool: "refund"}},
 		{"calls_open_root (root_id=?", driver.CallQuery{RootID: "root"}},
@@ -246,6 +257,7 @@ func TestCallsUseIndexes(t *testing.T) {
 		{"calls_open_tool (tool=?", driver.CallQuery{Reviewer: "ann", Tool: "refund"}},
 		{"calls_open_user (user_id=?", driver.CallQuery{Reviewer: "ann", UserID: "user"}},
 		{"calls_claimed (claimed_by=?", driver.CallQuery{Claimed: "ann"}},
+		{"calls_unsettled", driver.CallQuery{Kind: cairn.CallEffect, Statuses: []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered, cairn.CallDropped}}},
 	} {
 		q := test.q
 		if q.Statuses == nil && test.uses != "calls_created" {

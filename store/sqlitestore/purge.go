@@ -28,11 +28,17 @@ var sqlPurge = []string{
 	`DELETE FROM removed_calls WHERE rowid IN (SELECT rowid FROM removed_calls WHERE session = ?1 LIMIT ?2)`,
 	`DELETE FROM queue WHERE place IN (SELECT place FROM queue WHERE ` + ofOwner + ` LIMIT ?2)`,
 	`DELETE FROM cache WHERE number IN (SELECT number FROM cache WHERE session = ?1 LIMIT ?2)`,
+	`DELETE FROM memory_entries WHERE (scope, key) IN
+		(SELECT scope, key FROM memory_entries WHERE scope = ` + ofRemoved + ` LIMIT ?2)`,
+	`DELETE FROM blob_names WHERE owner = ` + ownerOfRemoved + `
+		AND blob IN (SELECT blob FROM blob_names WHERE owner = ` + ownerOfRemoved + ` ORDER BY blob LIMIT ?2)`,
 }
 
 // sqlPurged removes the remaining rows of a session after that.
 var sqlPurged = []string{
 	`DELETE FROM removed_assignments WHERE root_id = (SELECT id FROM removed WHERE key = ?1)`,
+	`DELETE FROM memory_scopes WHERE key = ` + ofRemoved,
+	`DELETE FROM blob_owners WHERE key = ` + ownerOfRemoved,
 	`DELETE FROM removed_heads WHERE session = ?1`,
 	`DELETE FROM removed_sessions WHERE key = ?1`,
 	`DELETE FROM removed WHERE key = ?1`,
@@ -47,7 +53,7 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 	for done := false; !done; {
 		var p purge
 		err := s.writer.write(ctx, false, func(c *conn) (err error) {
-			p, err = purgeSome(c, tree)
+			p, err = purgeSome(c, tree, micros(s.clock()))
 			if err == nil && !p.found {
 				err = driver.NotRemoved(key)
 			}
@@ -68,8 +74,8 @@ type purge struct {
 	checkpoints int64
 }
 
-// purgeSome removes a batch of what a session of a removed tree owns, and then the session.
-func purgeSome(c *conn, tree int64) (p purge, err error) {
+// purgeSome removes a batch of what a session of a removed tree owns at the time now, and then the session.
+func purgeSome(c *conn, tree, now int64) (p purge, err error) {
 	var session int64
 	p.found, err = c.row(sqlNextPurge, func(cols *columns) { session = cols.int64() }, tree)
 	if err != nil || !p.found {
@@ -84,6 +90,9 @@ func purgeSome(c *conn, tree int64) (p purge, err error) {
 		return n, err
 	}
 	if p.checkpoints, err = some(sqlPurgeCheckpoints, session); err != nil {
+		return p, err
+	}
+	if _, err := c.exec(sqlLeaveBlobs, session, left, now); err != nil {
 		return p, err
 	}
 	for _, text := range sqlPurge {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -118,6 +119,30 @@ func wantUnwritable(t *testing.T, s *Store) {
 		},
 		"remove": func() error { _, err := s.Remove(t.Context(), "session", driver.Deleted); return err },
 		"scrub":  func() error { return s.Scrub(t.Context()) },
+		"renew":  func() error { _, err := s.Renew(t.Context(), "session", 1, time.Minute); return err },
+		"stage": func() error {
+			return s.Stage(t.Context(), "session", 1, driver.Staged{StepID: "run/1", Key: "k", Data: []byte("{}")})
+		},
+		"restore": func() error { _, err := s.Restore(t.Context(), "session"); return err },
+		"trim":    func() error { return s.EventLog().Trim(t.Context(), "log", 1) },
+		"put a record": func() error {
+			_, err := s.Records().Put(t.Context(), driver.RecordWrite{Namespace: "n", Key: "k", Value: []byte("{}")})
+			return err
+		},
+		"delete a record": func() error { return s.Records().Delete(t.Context(), "n", "k", 1) },
+		"write memories": func() error {
+			_, err := s.Memories().Write(t.Context(), driver.MemoryWrite{Scope: driver.UserMemories("ada"), Puts: []driver.MemoryEntry{{Key: "k"}}})
+			return err
+		},
+		"drop memories": func() error { _, err := s.Memories().Drop(t.Context(), driver.UserMemories("ada")); return err },
+		"put blobs": func() error {
+			_, err := s.Blobs().Put(t.Context(), driver.BlobOwner{Root: "session"}, []byte("a"))
+			return err
+		},
+		"drop blobs": func() error {
+			return s.Blobs().Drop(t.Context(), driver.BlobOwner{Root: "session"}, driver.BlobKey(nil))
+		},
+		"sweep blobs": func() error { _, err := s.Blobs().Sweep(t.Context(), 0); return err },
 		"Execute": func() error {
 			_, err := eng.Execute(t.Context(), "session", "support", cairn.Text("hello"))
 			return err

@@ -90,7 +90,7 @@ type storedRow struct {
 }
 
 // wait is what few commits change, in stored form: what a session waits for, the stop of that wait, what its log may
-// lack, and where its summary is. The zero value means none of these.
+// lack, where its summary and its taints are, and where it was branched from. The zero value means none of these.
 type wait struct {
 	Step     string `json:"step,omitempty"`
 	Open     int    `json:"open,omitempty"`
@@ -99,7 +99,9 @@ type wait struct {
 	// Outbox is the JSON of the session's outbox.
 	Outbox  string             `json:"outbox,omitempty"`
 	Summary cairn.SummaryPlace `json:"summary,omitzero"`
+	Trust   string             `json:"trust,omitempty"`  // the JSON of the row's TrustAt
 	Ending  string             `json:"ending,omitempty"` // the JSON of the stop
+	Branch  string             `json:"branch,omitempty"` // the JSON of where the session was branched from
 	Due     int64              `json:"due,omitempty"`    // the column due_at
 }
 
@@ -109,6 +111,7 @@ func readSession(c *columns) *storedRow {
 	r := &storedRow{session: s}
 	r.key = c.int64()
 	s.ID, s.Agent, s.UserID = c.text(), c.text(), c.text()
+	s.Tenant, _ = cairn.SplitTenant(s.ID)
 	if tags := c.text(); tags != "[]" {
 		c.decode("tags", tags, &s.Tags)
 	}
@@ -145,8 +148,15 @@ func readWait(c *columns, s *cairn.Session) wait {
 	c.decode("wait", text, &w)
 	s.SuspendedStep, s.OpenCalls, s.NextDeadline, s.Queued = w.Step, w.Open, fromMicros(w.Deadline), w.Queued
 	s.Summary = w.Summary
+	if w.Trust != "" {
+		c.decode("trust", w.Trust, &s.TrustAt)
+		plan.SetTrust(s, s.TrustAt)
+	}
 	if w.Ending != "" {
 		c.decode("ending", w.Ending, &s.Ending)
+	}
+	if w.Branch != "" {
+		c.decode("branch", w.Branch, &s.Branch)
 	}
 	if w.Outbox != "" {
 		c.decode("outbox", w.Outbox, &s.Outbox)
@@ -202,9 +212,17 @@ func findKey(c *conn, id string) (key int64, err error) {
 func (r *storedRow) waits(due int64) {
 	s := r.session
 	r.wait = wait{Step: s.SuspendedStep, Open: s.OpenCalls, Deadline: micros(s.NextDeadline), Queued: s.Queued, Summary: s.Summary, Due: due}
+	if s.TrustAt != nil {
+		raw, _ := json.Marshal(s.TrustAt)
+		r.wait.Trust = string(raw)
+	}
 	if s.Ending != nil {
 		raw, _ := json.Marshal(s.Ending)
 		r.wait.Ending = string(raw)
+	}
+	if s.Branch != nil {
+		raw, _ := json.Marshal(s.Branch)
+		r.wait.Branch = string(raw)
 	}
 	if s.Outbox != nil {
 		raw, _ := json.Marshal(s.Outbox)

@@ -51,10 +51,10 @@ var (
 
 // Open opens the database file at path and brings its schema up to date. It creates a missing file, readable and
 // writable for its owner only; the permissions of an existing file do not change. It fails with ErrSchema and changes
-// nothing if the file belongs to another application, has a schema made by an unreleased build, or has a newer version
-// that does not allow this build, see [driver.Migration]. The file must be on a local disk, and so must the two files
-// that SQLite keeps next to it. For a file that cannot be written, the error is ErrUnavailable and wraps a
-// [ReadOnlyError]; see Options.ReadOnly.
+// nothing if the file belongs to another application, or has a schema made by an unreleased build. The same applies to
+// a newer version that does not allow this build, see [driver.Migration]. The file must be on a local disk, and so must
+// the two files that SQLite keeps next to it. For a file that cannot be written, the error is ErrUnavailable and wraps
+// a [ReadOnlyError]; see Options.ReadOnly.
 func Open(path string, opts *Options) (*Store, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
@@ -126,7 +126,8 @@ func openReadOnly(path string, o Options) (*Store, error) {
 		return nil, cairn.Errorf(cairn.ErrSchema, "%s has schema version %d, this program needs %d: a read-only file is not migrated; open it once for writing",
 			path, len(id.applied), len(schema))
 	}
-	s := &Store{path: path, opts: o, writer: &writer{watch: watch, refusal: errReadOnly(path, true)}}
+	direct := func(_ context.Context, do func() error) error { return do() }
+	s := &Store{path: path, opts: o, writer: &writer{watch: watch, looking: direct, refusal: errReadOnly(path, true)}}
 	s.readers = newReaders(o.ReadConnections, func() (*conn, error) {
 		c, err := connectToRead(path, o.BusyTimeout, "PRAGMA query_only = 1")
 		if err == nil {
@@ -135,8 +136,7 @@ func openReadOnly(path string, o Options) (*Store, error) {
 		}
 		return c, err
 	})
-	s.readers.watch = watch
-	s.readers.looking = func(_ context.Context, do func() error) error { return do() }
+	s.readers.watch, s.readers.looking = watch, direct
 	return s, nil
 }
 

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -17,6 +18,7 @@ var branchTests = []storeTest{
 	{name: "Isolation", run: branchIsolation},
 	{name: "OfABranch", run: branchOfBranch},
 	{name: "DecidedCalls", run: branchCalls},
+	{name: "AnotherTail", run: branchTail},
 	{name: "Errors", run: branchErrors},
 }
 
@@ -139,6 +141,33 @@ func branchPruned(h *harness) {
 	s = h.begin("taken back", "next run")
 	h.end(h.stepState(s, "reply", replaceOp("/n", "5")))
 	check("taken back", h.content("taken back"), 0)
+}
+
+// branchTail gives a branch messages in place of its last ones, and makes it wait.
+func branchTail(h *harness) {
+	h.threeSteps("source")
+	all := h.content("source").Messages
+	n := len(all) - 1
+	tail := slices.Clone(all[n-2 : n])
+	tail[1].Parts = []cairn.Part{cairn.TextPart("another")}
+	call := asks("call", "step", "ann")
+	call.Call.Status, call.Call.Answer = cairn.CallAnswered, &cairn.CallAnswer{Kind: cairn.DecisionDenied}
+	from := &cairn.BranchOrigin{From: "source", Messages: n - 2, Model: "large", Instructions: "Be strict.", CallID: "call"}
+	at := driver.BranchPoint{Messages: &n, Tail: tail, Suspend: &driver.Suspend{StepID: "step"}, Calls: []driver.CallWrite{call}}
+	row, err := h.st.Branch(h.Context(), "source", at, &cairn.Session{ID: "branch", Agent: agentName, Branch: from})
+	h.must(err)
+	if !row.Ready() || row.MessageCount != n || row.SuspendedStep != "step" {
+		h.Fatalf("the branch is %+v", row)
+	}
+	same(h.T, "the branch's origin", row.Branch, from)
+	got := h.content("branch")
+	same(h.T, "the branch's messages", got.Messages, append(slices.Clone(all[:n-2]), tail...))
+	same(h.T, "the branch's call", len(got.Calls), 1)
+	if due := dueIDs(h.dueOf(10, agentName)); due != "branch" {
+		h.Fatalf("due: %q, want the branch", due)
+	}
+	h.end(h.stepState(h.begin("branch", "run of branch"), "more", replaceOp("/n", "100")))
+	same(h.T, "the origin after a run", h.load("branch").Branch, from)
 }
 
 // branchRow checks that a branch takes its context from the caller and begins its own history.

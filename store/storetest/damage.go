@@ -80,13 +80,18 @@ var damages = map[string]func(list []*driver.Part) []*driver.Part{
 	"no secret":                   func(list []*driver.Part) []*driver.Part { rootOf(list).Secret = ""; return list },
 	"no extent":                   func(list []*driver.Part) []*driver.Part { rootOf(list).Log = nil; return list },
 	"a wrong extent":              func(list []*driver.Part) []*driver.Part { rootOf(list).Log.Last++; return list },
-	"no version":                  func(list []*driver.Part) []*driver.Part { rootOf(list).Row.Version = 0; return list },
-	"too few messages":            func(list []*driver.Part) []*driver.Part { rootOf(list).Row.MessageCount++; return list },
-	"too few turns":               func(list []*driver.Part) []*driver.Part { rootOf(list).Row.Queued++; return list },
-	"too few states":              func(list []*driver.Part) []*driver.Part { rootOf(list).Row.State.Position++; return list },
-	"too many states":             func(list []*driver.Part) []*driver.Part { rootOf(list).Inside.FirstState++; return list },
-	"another run":                 func(list []*driver.Part) []*driver.Part { rootOf(list).Row.RunID = "another"; return list },
-	"another place":               func(list []*driver.Part) []*driver.Part { rootOf(list).Row.CheckpointID = "another"; return list },
+	"a taint after the messages": func(list []*driver.Part) []*driver.Part {
+		rootOf(list).Row.Tainted, rootOf(list).Row.TrustAt = true, []int{rootOf(list).Row.MessageCount}
+		return list
+	},
+	"a taint without its place": func(list []*driver.Part) []*driver.Part { rootOf(list).Row.Tainted = true; return list },
+	"no version":                func(list []*driver.Part) []*driver.Part { rootOf(list).Row.Version = 0; return list },
+	"too few messages":          func(list []*driver.Part) []*driver.Part { rootOf(list).Row.MessageCount++; return list },
+	"too few turns":             func(list []*driver.Part) []*driver.Part { rootOf(list).Row.Queued++; return list },
+	"too few states":            func(list []*driver.Part) []*driver.Part { rootOf(list).Row.State.Position++; return list },
+	"too many states":           func(list []*driver.Part) []*driver.Part { rootOf(list).Inside.FirstState++; return list },
+	"another run":               func(list []*driver.Part) []*driver.Part { rootOf(list).Row.RunID = "another"; return list },
+	"another place":             func(list []*driver.Part) []*driver.Part { rootOf(list).Row.CheckpointID = "another"; return list },
 	"no whole state": func(list []*driver.Part) []*driver.Part {
 		partWith(list, func(p *driver.Part) bool { return len(p.States) > 0 }).States[0] = driver.StateChange{}
 		return list

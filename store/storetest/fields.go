@@ -61,11 +61,14 @@ func fullEnd(s *cairn.Session, message cairn.Message) *driver.Commit {
 // testEveryFieldIsReadBack: a field that is added to a row, a run, a checkpoint or anything else that is stored must be
 // written and read back.
 func testEveryFieldIsReadBack(h *harness) {
-	h.create("root")
-	r := &rows{harness: h, id: "child"}
+	const root = "acme::root"
+	h.create(root)
+	r := &rows{harness: h, id: "acme::child"}
 	var create cairn.Session
 	sample.Fill(&create)
-	create.ParentID, create.RootID, create.Incarnation = "root", "root", h.load("root").Incarnation
+	create.ID, create.UserID, create.ThreadID = r.id, "acme::alice", "acme::thread"
+	create.Branch.From = "acme::source"
+	create.ParentID, create.RootID, create.Incarnation = root, root, h.load(root).Incarnation
 	create.ExpiresAt, create.TTL = time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond), cairn.Duration(time.Hour)
 	r.write(&driver.Commit{Guard: driver.Guard{New: true}, Create: &create, Messages: []cairn.Message{cairn.Context("first")}})
 
@@ -86,7 +89,12 @@ func testEveryFieldIsReadBack(h *harness) {
 	s = r.write(&driver.Commit{Rewind: first.Checkpoint.ID, Recovered: true})
 	var message cairn.Message
 	sample.Fill(&message)
-	message.Summary.From = 1
+	message.Summary.From, message.Trust = 1, cairn.TrustTainted
+	for _, p := range message.Parts {
+		for i := range p.Result.Artifacts {
+			p.Result.Artifacts[i].MediaType, p.Result.Artifacts[i].Size = "text/plain", 7
+		}
+	}
 	again := step("three")
 	again.Messages = append(again.Messages, message)
 	s = r.write(again)
@@ -111,7 +119,8 @@ func testEveryFieldIsReadBack(h *harness) {
 	run.SessionID, run.Turn, run.StartSequence, run.FirstMessage = r.id, 1, begin.StartRun.StartSequence, 1
 	run.Before, run.StartedAt, run.EndedAt = kept.Before, r.sessions[1].UpdatedAt, s.UpdatedAt
 	same(h.T, "the run", kept, run)
-	call.RootID, call.SessionID, call.UserID, call.Agent, call.Version = "root", r.id, create.UserID, create.Agent, 1
+	call.RootID, call.SessionID, call.UserID, call.Agent, call.Version = root, r.id, create.UserID, create.Agent, 1
+	call.Tenant = "acme"
 	call.CreatedAt, call.UpdatedAt = s.UpdatedAt, s.UpdatedAt
 	same(h.T, "the call", all.Calls, []cairn.PendingCall{call})
 	boxed := last.Events[0]

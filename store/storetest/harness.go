@@ -17,7 +17,7 @@ import (
 const (
 	agentName = "support"
 	// patience is how long a test waits for something that must happen, even on a slow machine.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 	// brief is the TTL of a lease that must lapse in a test.
 	brief = time.Millisecond
 )

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ var inboxTests = []storeTest{
 	{name: "PagingWhileWriting", run: inboxPagingWhileWriting},
 	{name: "FollowsWrites", run: inboxFollowsWrites},
 	{name: "DueByWhatIsStored", run: inboxFineDeadlines},
+	{name: "UnsettledEffects", run: inboxUnsettled},
 	{name: "BadCursor", run: inboxBadCursor},
 }
 
@@ -93,6 +95,38 @@ func inboxFilters(h *harness) {
 			}
 		}
 	}
+}
+
+// inboxUnsettled lists the effects that are not settled. One that is settled leaves the list.
+func inboxUnsettled(h *harness) {
+	h.create("session")
+	for id, status := range map[string]cairn.CallStatus{"a": cairn.CallOpen, "b": cairn.CallAnswered, "c": cairn.CallDropped, "d": cairn.CallSettled} {
+		w := asks(id, "step")
+		w.Call.Kind, w.Call.Status = cairn.CallEffect, status
+		h.write("session", w)
+	}
+	h.write("session", asks("e", "step"))
+	unsettled := driver.CallQuery{Kind: cairn.CallEffect, Statuses: []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered, cairn.CallDropped}, Limit: 2}
+	want := func(ids string, q driver.CallQuery) {
+		h.Helper()
+		if got := callIDs(h.calls(q)); got != ids {
+			h.Fatalf("calls %q of %+v, want %q", got, q, ids)
+		}
+	}
+	calls := h.calls(unsettled) // in any order, since they were written at any time
+	slices.SortFunc(calls, func(x, y cairn.PendingCall) int { return strings.Compare(x.ID, y.ID) })
+	if got := callIDs(calls); got != "a b c" {
+		h.Fatalf("calls %q", got)
+	}
+	settled := driver.CallWrite{Call: calls[2], Seen: calls[2].Version}
+	settled.Call.Status = cairn.CallSettled
+	h.write("session", settled)
+	only := func(statuses ...cairn.CallStatus) driver.CallQuery {
+		return driver.CallQuery{Kind: cairn.CallEffect, Statuses: statuses}
+	}
+	want("", only(cairn.CallDropped))
+	want("a", only(cairn.CallOpen))
+	want("b", only(cairn.CallAnswered))
 }
 
 // inboxOrder makes calls with equal creation times in several trees: they are ordered by creation, root and id, on

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cairn-agents/cairn"
@@ -16,6 +17,7 @@ var messageTests = []storeTest{
 	{name: "RangeWhileWriting", run: messageRangeWhileWriting},
 	{name: "Snapshot", run: snapshot},
 	{name: "SinceSummary", run: messagesSinceSummary},
+	{name: "TaintOnTheRow", run: taintOnTheRow},
 	{name: "NoSession", run: messagesOfNobody},
 }
 
@@ -165,6 +167,72 @@ func messagesSinceSummary(h *harness) {
 		h.Fatalf("after a rewind the summary is at %+v", back.Summary)
 	}
 	same(h.T, "messages after the rewind", recent("session", 0, 0), all[:n])
+}
+
+// taintOnTheRow taints a session and clears it, also in one commit and by summaries. Rewinds and branches have the taint of
+// their last message.
+func taintOnTheRow(h *harness) {
+	marked := func(trust cairn.Trust, summary bool) cairn.Message {
+		m := cairn.Context("about " + string(trust))
+		m.Trust = trust
+		if summary {
+			m.Summary = &cairn.Summary{From: 1}
+		}
+		return m
+	}
+	taints, clears, neutral := marked(cairn.TrustTainted, false), marked(cairn.TrustCleared, false), cairn.Context("neither")
+	s := h.running("session")
+	var tainted []bool // after each message
+	for range s.MessageCount {
+		tainted = append(tainted, false)
+	}
+	want := func(what string, row *cairn.Session, messages int) {
+		h.Helper()
+		var places []int
+		for i, now := range tainted[:messages] {
+			if i > 0 && now != tainted[i-1] {
+				places = append(places, i)
+			}
+		}
+		read := h.load(row.ID)
+		for _, r := range []*cairn.Session{row, read} {
+			if last := tainted[messages-1]; r.Tainted != last || !slices.Equal(r.TrustAt, places) {
+				h.Errorf("%s: tainted %t at %v, want %t at %v", what, r.Tainted, r.TrustAt, last, places)
+			}
+		}
+	}
+	var commits []*driver.Commit
+	for i, add := range []struct {
+		messages []cairn.Message
+		tainted  []bool
+	}{
+		{[]cairn.Message{neutral}, []bool{false}},
+		{[]cairn.Message{neutral, taints, neutral}, []bool{false, true, true}},
+		{[]cairn.Message{taints}, []bool{true}},
+		{[]cairn.Message{clears, taints, clears}, []bool{false, true, false}},
+		{[]cairn.Message{marked(cairn.TrustTainted, true)}, []bool{true}},
+		{[]cairn.Message{marked("", true)}, []bool{false}},
+		{[]cairn.Message{taints}, []bool{true}},
+	} {
+		c := h.stepCommit(s, fmt.Sprint("reply ", i))
+		before := tainted[len(tainted)-1]
+		for range c.Messages {
+			tainted = append(tainted, before)
+		}
+		c.Messages, tainted = append(c.Messages, add.messages...), append(tainted, add.tainted...)
+		s, commits = h.commit("session", c), append(commits, c)
+		want(fmt.Sprint("commit ", i), s, s.MessageCount)
+	}
+	for n := 1; n <= len(tainted); n++ {
+		want(fmt.Sprintf("a branch with %d messages", n), h.branch("session", driver.BranchPoint{Messages: &n}, fmt.Sprint("branch-", n)), n)
+	}
+	for i := len(commits) - 2; i >= 0; i-- {
+		back := h.commit("session", &driver.Commit{Rewind: commits[i].Checkpoint.ID})
+		want(fmt.Sprint("a rewind to commit ", i), back, back.MessageCount)
+	}
+	back := h.commit("session", &driver.Commit{Messages: []cairn.Message{taints}})
+	tainted = append(tainted[:back.MessageCount-1], true)
+	want("a taint after rewinds", back, back.MessageCount)
 }
 
 func snapshot(h *harness) {

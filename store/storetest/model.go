@@ -120,7 +120,7 @@ func (m *modelSession) apply(c *driver.Commit) error {
 		m.row.Status = c.Status
 	}
 	m.row.LogSequence = max(m.row.LogSequence, c.LogSequence)
-	m.row.Usage, m.row.RunUsage = m.row.Usage.Add(c.Usage), m.row.RunUsage.Add(c.Usage)
+	m.row.Usage, m.row.RunUsage = m.row.Usage.Add(c.Usage).Add(c.UsageBeside), m.row.RunUsage.Add(c.Usage)
 	switch c.Lease.Action {
 	case driver.LeaseTake:
 		m.row.Lease = cairn.Lease{Owner: c.Lease.Owner, Token: m.row.Lease.Token + 1, TTL: cairn.Duration(c.Lease.TTL)}

@@ -49,7 +49,7 @@ func (h *harness) wantStop(s *cairn.Session, want *cairn.Stop) {
 		if (got == nil) != (want == nil) {
 			h.Fatalf("%s of %q sees %+v, want %+v", what, s.ID, got, want)
 		}
-		if got != nil && (got.RunID != want.RunID || got.Kind != want.Kind || got.Reason != want.Reason || got.At.IsZero()) {
+		if got != nil && (got.RunID != want.RunID || got.Kind != want.Kind || got.Reason != want.Reason || got.By != want.By || got.At.IsZero()) {
 			h.Fatalf("%s of %q sees %+v, want %+v and a time", what, s.ID, got, want)
 		}
 	}
@@ -68,6 +68,7 @@ func stopSeen(h *harness) {
 	s, other := h.begin("session", "run"), h.begin("other", "run")
 	h.wantStop(s, nil)
 	stop := interrupt("run", "the user said stop ✋")
+	stop.By = "Jörg ✋"
 	h.requestStop("session", stop)
 	for range 3 { // it stays until the run ends
 		h.wantStop(s, &stop)

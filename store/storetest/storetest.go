@@ -37,12 +37,18 @@ type Options struct {
 	// Brief makes races and random histories a tenth as long, as -short does, and leaves out the largest page of
 	// checkpoints. It is for another way to open a store that passes in full.
 	Brief bool
+	// Without names tests that do not run, as Chapter/Test. It is for a store that is too slow for the whole suite each
+	// time; run the suite without it as well. A name that no test has fails the suite.
+	Without []string
 
 	watchesStops bool // the store is a StopWatcher
 	sweeps       bool // the store is a Sweeper
 	bringsLog    bool // the store is a LogProvider
 	imports      bool // the store is an Importer
 	records      bool // the store is a RecordProvider
+	memories     bool // the store is a MemoryProvider
+	usages       bool // the store is a UsageProvider
+	blobs        bool // the store is a BlobProvider
 }
 
 // LogOptions declares an event log's abilities beyond the contract. nil declares none.
@@ -68,6 +74,15 @@ func RunRecords(t *testing.T, open OpenStore, opts *Options) {
 	run(t, open, opts, []chapter{recordChapter})
 }
 
+// RunMemories runs only the chapter on memories, on stores that are MemoryProviders. The suite of package
+// memory/memorytest runs searches on such a store.
+func RunMemories(t *testing.T, open OpenStore, opts *Options) {
+	if _, ok := open(t).(driver.MemoryProvider); !ok {
+		t.Fatal("the store keeps no memories")
+	}
+	run(t, open, opts, []chapter{memoryChapter})
+}
+
 func run(t *testing.T, open OpenStore, opts *Options, chapters []chapter) {
 	var declared Options
 	if opts != nil {
@@ -79,10 +94,15 @@ func run(t *testing.T, open OpenStore, opts *Options, chapters []chapter) {
 	_, declared.bringsLog = st.(driver.LogProvider)
 	_, declared.imports = st.(driver.Importer)
 	_, declared.records = st.(driver.RecordProvider)
+	_, declared.memories = st.(driver.MemoryProvider)
+	_, declared.usages = st.(driver.UsageProvider)
+	_, declared.blobs = st.(driver.BlobProvider)
+	declared.checkWithout(t, chapters)
 	for _, c := range chapters {
 		t.Run(c.name, func(t *testing.T) {
 			for _, test := range c.tests {
-				if test.needs != nil && !test.needs(&declared) || c.sweeps && !declared.sweeps || c.imports && !declared.imports || c.records && !declared.records {
+				if slices.Contains(declared.Without, c.name+"/"+test.name) || test.needs != nil && !test.needs(&declared) || c.sweeps && !declared.sweeps || c.imports && !declared.imports || c.records && !declared.records ||
+					c.memories && !declared.memories || c.usages && !declared.usages || c.blobs && !declared.blobs {
 					continue
 				}
 				t.Run(test.name, func(t *testing.T) {
@@ -91,6 +111,22 @@ func run(t *testing.T, open OpenStore, opts *Options, chapters []chapter) {
 				})
 			}
 		})
+	}
+}
+
+// checkWithout fails the suite if Without has a name that no test has.
+func (o *Options) checkWithout(t *testing.T, chapters []chapter) {
+	t.Helper()
+	known := map[string]bool{}
+	for _, c := range chapters {
+		for _, test := range c.tests {
+			known[c.name+"/"+test.name] = true
+		}
+	}
+	for _, name := range o.Without {
+		if !known[name] {
+			t.Errorf("Options.Without: there is no test %q", name)
+		}
 	}
 }
 
@@ -118,6 +154,12 @@ type chapter struct {
 	sweeps  bool // the chapter is for stores that are Sweepers
 	imports bool // the chapter is for stores that are Importers
 	records bool // the chapter is for stores that are RecordProviders
+	// The chapter is for stores that are MemoryProviders.
+	memories bool
+	// The chapter is for stores that are UsageProviders.
+	usages bool
+	// The chapter is for stores that are BlobProviders.
+	blobs bool
 }
 
 type storeTest struct {
@@ -132,7 +174,11 @@ type logTest struct {
 	needs func(*LogOptions) bool
 }
 
-var recordChapter = chapter{name: "Record", tests: recordTests, records: true}
+var (
+	recordChapter = chapter{name: "Record", tests: recordTests, records: true}
+	memoryChapter = chapter{name: "Memory", tests: memoryTests, memories: true}
+	blobChapter   = chapter{name: "Blob", tests: blobTests, blobs: true}
+)
 
 var chapters = []chapter{
 	{name: "TwoWriters", tests: twoWriterTests},
@@ -149,6 +195,7 @@ var chapters = []chapter{
 	{name: "Branch", tests: branchTests},
 	{name: "List", tests: listTests},
 	{name: "Archive", tests: archiveTests},
+	{name: "Tenant", tests: tenantTests},
 	{name: "Staging", tests: stagingTests},
 	{name: "Stop", tests: stopTests},
 	{name: "Lease", tests: leaseTests},
@@ -166,6 +213,9 @@ var chapters = []chapter{
 	{name: "Expiry", tests: expiryTests, sweeps: true},
 	{name: "Import", tests: slices.Concat(importTests, copyTreesTests), imports: true},
 	recordChapter,
+	memoryChapter,
+	{name: "Usage", tests: usageTests, usages: true},
+	blobChapter,
 	{name: "Context", tests: contextTests},
 	{name: "Field", tests: fieldTests},
 	{name: "Hostile", tests: hostileTests},

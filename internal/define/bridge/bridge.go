@@ -6,6 +6,7 @@ package bridge
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/cairn-agents/cairn/internal/schema"
@@ -17,6 +18,9 @@ var Cairn any
 
 // PrivateError is what readers of a conversation are shown instead of a tool's private error, as JSON.
 const PrivateError = `"the tool failed"`
+
+// ErrRan is wrapped by an error about the result of a tool whose function has returned without one.
+var ErrRan = errors.New("the tool has run")
 
 // Tool is the definition inside a tool.
 type Tool[Call, CachePolicy, RetryPolicy, Agent any, CallKind, Quorum ~string] struct {
@@ -36,6 +40,10 @@ type Tool[Call, CachePolicy, RetryPolicy, Agent any, CallKind, Quorum ~string] s
 	Cache *CachePolicy
 	// Retry is how failed calls are retried; nil for not at all.
 	Retry *RetryPolicy
+	// Effectful reports whether calls have a row in the ledger of effects. Confirm returns whether the call with an
+	// idempotency key took effect, and its result; nil if only a person can find out.
+	Effectful bool
+	Confirm   func(ctx context.Context, key string) (happened bool, result json.RawMessage, err error)
 	// ErrorText returns the text of the function's error for the model; nil means the agent's ErrorText, or the error's
 	// own text.
 	ErrorText func(error) string
@@ -106,13 +114,23 @@ type Env[Op, Message any] interface {
 	Change(before, after json.RawMessage) error
 	// Emit publishes a custom event. An id, if there is one, identifies it among those of its name.
 	Emit(name, id string, data json.RawMessage) error
-	// Publish publishes an event of a capability, by its type and name.
-	Publish(typ, name, callID string) error
+	// Publish publishes an event of a capability, by its type, with a name and perhaps a text.
+	Publish(typ, name, text, callID string) error
 	// Sent returns the messages of the session that the step's request to the model contains. The caller must not modify
 	// them.
 	Sent() []Message
 	// SwitchedOff returns the names of the tools that are off.
 	SwitchedOff() []string
+	// Tainted reports whether the session is tainted.
+	Tainted() bool
+	// Workspace returns the reference of the session's workspace; "" for none.
+	Workspace() string
+	// SetWorkspace records the reference that the call's result names.
+	SetWorkspace(ref string) error
+	// StoreBlob stores a part of an artifact and returns its key.
+	StoreBlob(ctx context.Context, part []byte) (key string, err error)
+	// Publishes records an artifact of the call.
+	Publishes(name, mediaType string, size int64, blobs []string) error
 	// AddContext records a hidden message for the step's commit.
 	AddContext(Message)
 	// Describe records the session's title, tags to add and entries of the metadata for the step's commit. A nil title

@@ -36,21 +36,31 @@ func chunks(ctx context.Context, hooks user.Hooks, step *cairn.Step, model cairn
 	return next(ctx)
 }
 
-// run calls a tool's function within the hooks that wrap its calls.
-func run(ctx context.Context, hooks user.Hooks, call *cairn.Call, tool *define.Tool, input json.RawMessage) (json.RawMessage, error) {
-	next := func(ctx context.Context) (json.RawMessage, error) { return tool.Run(ctx, call, input) }
-	wrapped := false
+// run calls a tool's function within the hooks that wrap its calls. ran reports whether the function returned without an
+// error, whatever the hooks made of it.
+func run(ctx context.Context, hooks user.Hooks, call *cairn.Call, tool *define.Tool, input json.RawMessage) (out json.RawMessage, ran bool, err error) {
+	if !hooks.Any(func(h *cairn.Hooks) bool { return h.AroundTool != nil }) {
+		out, err = tool.Run(ctx, call, input)
+		return out, err == nil || user.Is(err, define.ErrRan), err
+	}
+	return runWithin(ctx, hooks, call, tool, input)
+}
+
+func runWithin(ctx context.Context, hooks user.Hooks, call *cairn.Call, tool *define.Tool, input json.RawMessage) (out json.RawMessage, ran bool, err error) {
+	next := func(ctx context.Context) (json.RawMessage, error) {
+		out, err := tool.Run(ctx, call, input)
+		ran = ran || err == nil || user.Is(err, define.ErrRan)
+		return out, err
+	}
 	for _, h := range slices.Backward(hooks) {
 		if h.AroundTool == nil {
 			continue
 		}
 		inner := next
 		next = func(ctx context.Context) (json.RawMessage, error) { return h.AroundTool(ctx, call, inner) }
-		wrapped = true
 	}
-	out, err := next(ctx)
-	if err == nil && wrapped {
+	if out, err = next(ctx); err == nil {
 		out, err = define.Storable("the result", out)
 	}
-	return out, err
+	return out, ran, err
 }

@@ -17,12 +17,15 @@ import (
 // invoke calls the tool's function, retries it by its policy, and returns the result. It returns nil if the run was
 // stopped before there was a result, or if the function asked a question.
 func (t *trial) invoke() *cairn.ToolResult {
+	if t.c.Tool.Effectful {
+		return t.effectfully()
+	}
 	before := t.s.Writes()
 	for n := max(t.c.Attempts, 1); ; n++ { // an attempt that was cut short is repeated
 		if t.lost = t.attempt(n); t.lost != nil {
 			return nil
 		}
-		output, suspends, err := t.call()
+		output, suspends, _, err := t.call()
 		if n > 1 {
 			t.attempts = n
 		}
@@ -51,22 +54,25 @@ func (t *trial) invoke() *cairn.ToolResult {
 	}
 }
 
-// call makes one attempt at the tool's function. suspends reports whether it returned the error of Ask.
-func (t *trial) call() (output json.RawMessage, suspends bool, err error) {
+// call makes one attempt at the tool's function. suspends reports whether it returned the error of Ask, ran whether it
+// returned no error, whatever became of its result.
+func (t *trial) call() (output json.RawMessage, suspends, ran bool, err error) {
 	type returned struct {
-		output   json.RawMessage
-		suspends bool
+		output        json.RawMessage
+		suspends, ran bool
 	}
 	info, tool := user.InfoOf(t.c), t.c.Tool
 	// Read here: an abandoned attempt may still run when the session is parked.
 	hooks := t.l.Hooks()
 	u := user.Code{What: "the tool", Err: cairn.ErrToolPanic, Limit: tool.Timeout, Call: &info}
 	t.s.LetAsk(t.c)
+	began := t.fx.Now()
 	out, err := user.Lent(t.work, &t.s, u, func(ctx context.Context, step *cairn.Step) (returned, error) {
-		output, err := run(ctx, hooks, user.HandleOf(step, info), tool, info.Input)
-		return returned{output, user.Is(err, cairn.ErrSuspended)}, err
+		output, ran, err := run(ctx, hooks, user.HandleOf(step, info), tool, info.Input)
+		return returned{output, user.Is(err, cairn.ErrSuspended), ran}, err
 	})
-	return out.output, out.suspends, err
+	t.took += max(0, t.fx.Now().Sub(began))
+	return out.output, out.suspends, out.ran, err
 }
 
 // swallowed returns the error of a tool that asked a question and then returned no error, or another one than Ask's.

@@ -108,7 +108,7 @@ func (v *visit) unstaged() (*step.Started, error) {
 func (v *visit) take(in turn.ChildIn) (result *cairn.ToolResult, err error) {
 	switch {
 	case len(v.c.Rows()) > 0: // it was no consultation when it was made
-		if result = answered(v.c); result == nil {
+		if result, _ = v.fx.answered(v.l, v.c); result == nil {
 			result = changed(v.c.Use)
 		}
 		return result, nil

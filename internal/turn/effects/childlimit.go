@@ -52,5 +52,5 @@ func (fx *Effects) countAgents(ctx context.Context, root string) (n int, err err
 
 // childID returns the id of the session that a call begins to consult a sub-agent.
 func childID(parent *cairn.Session, call string) string {
-	return ids.Derive("child", parent.Secret, parent.ID, call)
+	return ids.InTenantOf(parent.ID, ids.Derive("child", parent.Secret, parent.ID, call))
 }

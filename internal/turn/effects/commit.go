@@ -25,12 +25,12 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 		return turn.Committed{}, err
 	}
 	whole := fx.draining()
-	if out.End == nil && !st.Carried && !whole && !define.Durability(a).Due(l.SinceCommit(out.At), out.Checkpoint || out.Summarises()) && !fx.joins(ctx, l) {
+	if out.End == nil && !st.Carried && st.Budget == nil && !whole && !define.Durability(a).Due(l.SinceCommit(out.At), out.Checkpoint || out.Summarises()) && !l.Effectful() && !fx.joins(ctx, l) {
 		return turn.Committed{}, fx.later(ctx, l, out)
 	}
-	run, opened, deliver, err := fx.write(ctx, l, out)
+	run, opened, finish, err := fx.write(ctx, l, out)
 	if unkeepable(err) {
-		run, deliver, err = fx.failUnstorable(ctx, l, err)
+		run, finish, err = fx.failUnstorable(ctx, l, err)
 	}
 	switch {
 	case err != nil:
@@ -38,7 +38,7 @@ func (fx *Effects) commit(ctx context.Context, l *session.Live, a *cairn.Agent, 
 	case run == nil:
 		return turn.Committed{Whole: whole}, nil
 	}
-	defer deliver(ctx)
+	defer finish(ctx)
 	return fx.ended(ctx, l, run, opened), nil
 }
 

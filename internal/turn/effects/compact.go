@@ -113,6 +113,9 @@ func (fx *Effects) fit(ctx context.Context, a *cairn.Agent, l *session.Live, to 
 	if errors.Is(err, errTooLittle) && !over || ctx.Err() != nil {
 		return nil
 	}
+	if limit := (*limitError)(nil); errors.As(err, &limit) || errors.Is(err, cairn.ErrBudget) {
+		return err
+	}
 	if err != nil && !over { // the request fits unchanged
 		fx.Logger.Warn("history not summarised", "session", l.Row.ID, "agent", a.Name, "tokens", n, "window", r.all, "error", err)
 		return nil
@@ -139,15 +142,6 @@ func (fx *Effects) refit(ctx context.Context, a *cairn.Agent, l *session.Live, s
 		return nil, fmt.Errorf("%w (%v)", why, err)
 	}
 	return fx.before(ctx, l, s, req)
-}
-
-// before estimates how many tokens a request has ahead of its messages.
-func before(req *cairn.Request) int64 {
-	n := len(req.System)
-	for i := range req.Tools {
-		n += len(req.Tools[i].Name) + len(req.Tools[i].Description) + len(req.Tools[i].Schema)
-	}
-	return transcript.TextTokens(n)
 }
 
 // countLimit bounds how long a provider may take to count tokens.
@@ -185,6 +179,9 @@ func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Liv
 	if err != nil {
 		return err
 	}
+	if err := fx.afford(ctx, a, l, to, req); err != nil {
+		return err
+	}
 	m, usage, err := fx.summaryOf(ctx, a, l, r, all[:cut:cut], req.System)
 	to.Usage = to.Usage.Add(usage)
 	if err != nil {
@@ -206,7 +203,7 @@ func (fx *Effects) summarise(ctx context.Context, a *cairn.Agent, l *session.Liv
 
 // summaryOf makes the message that is to stand for the first messages of a session's transcript. system is the system
 // prompt of the requests that they were part of.
-func (fx *Effects) summaryOf(ctx context.Context, a *cairn.Agent, l *session.Live, r roomOf, all []cairn.Message, system string) (cairn.Message, cairn.Usage, error) {
+func (fx *Effects) summaryOf(ctx context.Context, a *cairn.Agent, l *session.Live, r roomOf, all []cairn.Message, system string) (cairn.Message, step.Bill, error) {
 	older := recent(l, all)
 	text, usage, err := fx.summary(ctx, a, l.Row.ID, r, older)
 	if err != nil {
@@ -235,14 +232,14 @@ func (fx *Effects) restate(a *cairn.Agent, sessionID string, x *transcript.Index
 
 // byProvider adds the provider's own compaction of a request's messages to their summary, if the model supports that,
 // and returns the usage.
-func (fx *Effects) byProvider(ctx context.Context, a *cairn.Agent, r roomOf, req *cairn.Request, summary *cairn.Part) cairn.Usage {
+func (fx *Effects) byProvider(ctx context.Context, a *cairn.Agent, r roomOf, req *cairn.Request, summary *cairn.Part) step.Bill {
 	if _, can := r.model.(cairn.Compactor); !can {
-		return cairn.Usage{}
+		return step.Bill{}
 	}
 	u := user.Code{What: "the model's compaction", Err: cairn.ErrInternal, Limit: fx.ModelIdle, Session: req.SessionID, Agent: a.Name}
 	c, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (cairn.Compacted, error) { return cairn.Compact(ctx, r.model, req) })
 	if errors.Is(err, errors.ErrUnsupported) {
-		return cairn.Usage{}
+		return step.Bill{}
 	}
 	tokens, most := transcript.TextTokens(len(c.Provider)), max(r.keep, r.all/10)
 	switch {

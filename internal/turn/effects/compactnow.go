@@ -7,13 +7,14 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/session"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Summarise returns the message that is to stand for the older part of a session that no run holds, and the usage of
 // making it. It returns ErrInvalid if nothing is older than what the agent's compaction keeps.
-func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *driver.Contents) (m cairn.Message, usage cairn.Usage, err error) {
+func (fx *Effects) Summarise(ctx context.Context, a *cairn.Agent, snap *driver.Contents) (m cairn.Message, usage step.Bill, err error) {
 	l, err := session.New(snap, fx.Now())
 	if err != nil {
 		return m, usage, err

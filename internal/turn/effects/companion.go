@@ -320,7 +320,8 @@ func (v *visit) converse(kind *cairn.Companion, name string, begin func() (turn.
 			v.launch = &b
 		}
 	}
-	result, err := v.result(companionStatus{Name: name, Session: v.child, Agent: kind.Agent.Name, Status: "running"}, nil)
+	_, session := ids.Split(v.child) // the model and users know no tenant
+	result, err := v.result(companionStatus{Name: name, Session: session, Agent: kind.Agent.Name, Status: "running"}, nil)
 	if err == nil {
 		result.Background = v.child
 	}

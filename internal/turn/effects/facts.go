@@ -41,7 +41,7 @@ func (k remote) Keep(ctx context.Context, l *session.Live, f step.Fact, lasts bo
 		return nil, err
 	}
 	switch f.(type) {
-	case *step.Reply, *step.Result, *step.Wait:
+	case *step.Reply, *step.Result, *step.Wait, *step.Sent:
 	default: // another attempt's fact says the same
 		return nil, nil
 	}
@@ -97,7 +97,7 @@ func (fx *Effects) adopt(ctx context.Context, l *session.Live, facts []step.Stag
 // stage writes a fact of the step under way to the store. Before the end of a step it flushes the step's events: the
 // process that continues publishes nothing of it. Before a reply it flushes the reply's events, so that the log's
 // position after the reply is known. With a reply that lasts it also stages the opening, which belongs to the
-// same step.
+// same step. With the first start of an effectful call it stages the reply, unless that is staged.
 func (fx *Effects) stage(ctx context.Context, l *session.Live, f step.Fact, lasts bool) error {
 	lease := l.Row.Lease.Token
 	if lasts {
@@ -115,6 +115,14 @@ func (fx *Effects) stage(ctx context.Context, l *session.Live, f step.Fact, last
 			return err
 		}
 	}
+	alone := l.Alone()
+	if _, sent := f.(*step.Sent); sent && alone != nil {
+		if err := l.Emit.Flush(ctx); err != nil {
+			return err
+		}
+		whole := *alone // parallel calls may stage it, too
+		r, reply = &whole, true
+	}
 	if reply {
 		r.Sequence = l.Emit.Position()
 		if o := l.Step.Opening; o != nil && lasts && !o.Writes.Empty() {
@@ -123,10 +131,19 @@ func (fx *Effects) stage(ctx context.Context, l *session.Live, f step.Fact, last
 			}
 		}
 	}
+	if f != step.Fact(r) && reply {
+		if err := add(r); err != nil {
+			return err
+		}
+	}
 	if err := add(f); err != nil {
 		return err
 	}
-	return fx.persist(ctx, func() error { return fx.Store.Stage(ctx, l.Row.ID, l.Row.Lease.Token, pieces...) })
+	err := fx.persist(ctx, func() error { return fx.Store.Stage(ctx, l.Row.ID, l.Row.Lease.Token, pieces...) })
+	if err == nil && reply && alone != nil && f != step.Fact(r) {
+		l.KeepsAlone(nil)
+	}
+	return err
 }
 
 // staged returns the facts of a step that the store has and that are valid under the session's lease.

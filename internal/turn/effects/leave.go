@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
@@ -13,14 +12,11 @@ import (
 // leaveTime bounds how long a process that is shutting down takes to store what an effect has just come to.
 const leaveTime = 5 * time.Second
 
-// ofModels returns the part of a usage that models were paid for, as that of discarded calls.
-func ofModels(l *session.Live, sum cairn.Usage) cairn.Usage {
-	models := cairn.Usage{InputTokens: sum.InputTokens, OutputTokens: sum.OutputTokens, ReasoningTokens: sum.ReasoningTokens, CachedTokens: sum.CachedTokens,
-		CacheWriteTokens: sum.CacheWriteTokens, CacheWriteHourTokens: sum.CacheWriteHourTokens,
-		WebSearches: sum.WebSearches, FileSearches: sum.FileSearches, ModelCalls: sum.ModelCalls, DiscardedCalls: sum.DiscardedCalls,
-		CostNanos: sum.CostNanos, PricedCalls: sum.PricedCalls}
-	if total := l.Row.Usage.Add(models); total.Validate() != nil {
-		return cairn.Usage{}
+// ofModels returns the part of a bill that models were paid for, as that of discarded calls.
+func ofModels(l *session.Live, sum step.Bill) step.Bill {
+	models := sum.Models()
+	if total := l.Row.Usage.Add(models.Usage); total.Validate() != nil {
+		return step.Bill{}
 	}
 	return discarded(models)
 }
@@ -37,9 +33,9 @@ func (fx *Effects) Leave(ctx context.Context, at turn.Position) error {
 }
 
 // stageSpent stages what models were paid, according to a usage, for work of this attempt that a step repeats.
-func (fx *Effects) stageSpent(ctx context.Context, l *session.Live, stepID string, sum cairn.Usage) error {
+func (fx *Effects) stageSpent(ctx context.Context, l *session.Live, stepID string, sum step.Bill) error {
 	lost := ofModels(l, sum)
-	if !session.Paid(lost) {
+	if !session.Paid(lost.Usage) {
 		return nil
 	}
 	by := l.Emit.Attempt()
@@ -52,7 +48,7 @@ func (fx *Effects) stageSpent(ctx context.Context, l *session.Live, stepID strin
 
 // leaveCall records the usage of a model call that was cut because its effect was. A process that drives the run by
 // itself stages it when it releases the run. An effect of a host's stages it at once, for the next attempt.
-func (fx *Effects) leaveCall(ctx context.Context, l *session.Live, used cairn.Usage) {
+func (fx *Effects) leaveCall(ctx context.Context, l *session.Live, used step.Bill) {
 	if !l.Shared() {
 		l.Loses(used)
 		return

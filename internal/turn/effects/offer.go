@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/user"
@@ -18,9 +19,10 @@ func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) 
 	if l.Step.Number != 1 || l.Run.PreviousRunID != "" {
 		return nil, nil
 	}
-	list, failed := make([]*cairn.Offer, len(a.Toolsets)), make([]error, len(a.Toolsets))
+	toolsets := define.Toolsets(a)
+	list, failed := make([]*cairn.Offer, len(toolsets)), make([]error, len(toolsets))
 	var all sync.WaitGroup
-	for i, ts := range a.Toolsets {
+	for i, ts := range toolsets {
 		all.Go(func() { list[i], failed[i] = fx.offer(ctx, l, ts) })
 	}
 	all.Wait()
@@ -31,7 +33,7 @@ func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) 
 		if err == nil {
 			continue
 		}
-		if err := fx.without(l, a.Toolsets[i], err); err != nil {
+		if err := fx.without(l, toolsets[i], err); err != nil {
 			return nil, err
 		}
 	}
@@ -41,7 +43,10 @@ func (fx *Effects) offers(ctx context.Context, a *cairn.Agent, l *session.Live) 
 			continue
 		}
 		m := cairn.Context(o.Note)
-		m.Pinned = map[string]json.RawMessage{a.Toolsets[i].Name(): o.Pinned}
+		m.Pinned = map[string]json.RawMessage{toolsets[i].Name(): o.Pinned}
+		if o.Tainted {
+			m.Trust = cairn.TrustTainted
+		}
 		messages = append(messages, m)
 		for _, err := range l.LeftOut(m.Pinned) {
 			fx.Logger.Warn("tool omitted", "session", l.Row.ID, "agent", a.Name, "error", err)

@@ -60,6 +60,9 @@ func (fx *Effects) conclude(ctx context.Context, a *cairn.Agent, l *session.Live
 	if out.Waits {
 		st.Opens(out.At)
 	}
+	if err := fx.warn(ctx, a, l, st, out); err != nil {
+		return nil, err
+	}
 	out.End = fx.ending(a, l, st, out)
 	for i := range out.Messages {
 		m := &out.Messages[i]
@@ -175,7 +178,7 @@ func (fx *Effects) messages(ctx context.Context, l *session.Live, a *cairn.Agent
 			if err := l.Include(out, c); err != nil {
 				short := failure(c.Use, err)
 				short.Edited = c.Result.Result.Edited
-				st.Add(&step.Result{Result: short, Began: c.Result.Began, Consulted: c.Result.Consulted})
+				st.Add(&step.Result{Result: short, Began: c.Result.Began, Consulted: c.Result.Consulted, Effect: c.Result.Effect})
 			}
 		default:
 			// Writes of the hooks before a call that waits, or that did not get further.
@@ -226,9 +229,12 @@ func (fx *Effects) close(ctx context.Context, l *session.Live, st *step.Step, c 
 	if by, ok := l.Emit.Consulted(c.Use.CallID); ok && c.Consults() && !c.Announced() {
 		st.Add(&step.Started{CallID: c.Use.CallID, Agent: by.Agent, ChildID: by.SessionID, Announced: true})
 	}
-	f := &step.Result{Result: answered(c), Closed: true}
+	f := &step.Result{Closed: true}
+	f.Result, f.Effect = fx.answered(l, c)
 	switch {
 	case f.Result != nil:
+	case c.Unresolved() || c.Effect != nil:
+		f.Result, f.Began, f.Effect = unknownResult(c.Use), !c.Continues(), fx.leftUnknown(l, c, whyClosed(out))
 	case st.Begun(c):
 		f.Result, f.Began = transcript.Stopped(c.Use), !c.Consults() && !c.Continues()
 	default:
@@ -301,16 +307,20 @@ func (fx *Effects) ending(a *cairn.Agent, l *session.Live, st *step.Step, out *s
 	case j.Completion != nil:
 		return complete(*j.Completion)
 	case stop != nil && stop.Kind == cairn.StopAbort:
-		run.StopReason = stop.Reason
+		run.StopReason, run.StoppedBy = stop.Reason, stop.By
 		return fail(cairn.ReasonAborted, lifecycle.Aborted(*stop))
 	case stop != nil:
-		run.Status, run.Reason, run.StopReason = cairn.RunInterrupted, cairn.ReasonInterrupted, stop.Reason
+		run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonInterrupted
+		run.StopReason, run.StoppedBy = stop.Reason, stop.By
 		return new(run)
 	case st.Failed() != nil:
 		run.Text = st.Reply.Said
 		return fail(cairn.ReasonError, st.Failed())
-	case st.Message() == nil && !st.Carried: // only a stop leaves neither
+	case st.Message() == nil && !st.Carried && !out.Waits: // only a stop, or the end at a budget, leaves neither
 		run.Status, run.Reason = cairn.RunInterrupted, cairn.ReasonInterrupted
+		if st.EndedByBudget() {
+			run.StopReason = whyBudget
+		}
 		return new(run)
 	case out.Waits:
 		run.Status, run.Reason, run.Suspended = cairn.RunSuspended, st.WaitReason(), st.Suspension(l.SuspendedStep(st))

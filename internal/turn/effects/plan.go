@@ -49,8 +49,11 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 	defer l.Release(key)
 	r := &step.Reply{Failed: abandoned}
 	s := fx.Scope(l, at.Step, l.Step.Below(nil)...).Hold()
-	if abandoned == nil {
-		if err := fx.ask(work, a, l, s, r, answers); err != nil {
+	if abandoned == nil && !l.Step.EndedByBudget() {
+		err := fx.ask(work, a, l, s, r, answers)
+		if limit := (*limitError)(nil); errors.As(err, &limit) {
+			atLimit(r, limit)
+		} else if err != nil {
 			r.Failed = cairn.AsError(err)
 		}
 	}
@@ -71,9 +74,10 @@ func (fx *Effects) plan(ctx context.Context, l *session.Live, a *cairn.Agent, at
 // replied adds the reply to the step. A reply that was broken off by a failure or a stop is kept for this step's commit
 // only; the next lease holder ignores it.
 func (fx *Effects) replied(ctx context.Context, a *cairn.Agent, l *session.Live, r *step.Reply) error {
-	// A reply that delegates must last: without it, another attempt would begin other children. A reply after deferred
-	// steps need not, since those steps are repeated with it.
-	lasts := r.Failed == nil && l.StopRequest() == nil && !l.Defers() && (define.Durability(a).Stages() || l.Step.WouldDelegate(r))
+	// A reply that delegates must last: without it, another attempt would begin other children. So must one with effectful
+	// calls, which a process that has it alone stages with the first of them. A reply after deferred steps need not, since
+	// those steps are repeated with it.
+	lasts := r.Failed == nil && l.StopRequest() == nil && !l.Defers() && (define.Durability(a).Stages() || l.Step.WouldDelegate(r) || l.Shared() && l.Step.WouldSend(r))
 	if lasts || l.Shared() {
 		l.KeepsAlone(nil)
 	} else {
@@ -120,7 +124,13 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 	for n := 0; ; n++ {
 		model, _ := define.Model(a, l.Run.Model)
 		r = &reply{step: number, agent: a, live: l, offered: l.Offered(to.Context), logger: fx.Logger, meter: fx.meter(model.Info())}
-		err := fx.stream(ctx, a, l, r, s, req)
+		err := fx.afford(ctx, a, l, to, req)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		if err == nil {
+			err = fx.stream(ctx, a, l, r, s, req)
+		}
 		if err == nil {
 			break
 		}
@@ -153,6 +163,7 @@ func (fx *Effects) ask(ctx context.Context, a *cairn.Agent, l *session.Live, s *
 			return cairn.AsError(failed)
 		}
 		fx.Logger.Warn("model call failed; retrying", "session", l.Row.ID, "step", number, "error", err, "wait", wait)
+		l.Emit.Event(journal.StepRetry(number, n+1, cairn.AsError(err), l.Now(fx.Now()).Add(wait)))
 		if retry.Sleep(ctx, wait) != nil {
 			return nil
 		}
@@ -178,7 +189,7 @@ func finishReply(ctx context.Context, l *session.Live, s *user.Scope, to *step.R
 		if h.AfterModel == nil {
 			return nil
 		}
-		shown, usage := user.Shown(to.Message), to.Usage
+		shown, usage := user.Shown(to.Message), to.Usage.Usage
 		return func(ctx context.Context, step *cairn.Step) error { h.AfterModel(ctx, step, shown, usage); return nil }
 	})
 }
@@ -211,7 +222,10 @@ func take(to *step.Reply, r *reply, partial bool) error {
 // cache the prefix.
 func (fx *Effects) request(ctx context.Context, a *cairn.Agent, l *session.Live, s *user.Scope, to *step.Reply, answers []cairn.Message) (*cairn.Request, error) {
 	req := &cairn.Request{SessionID: l.Row.ID, Depth: l.Row.Depth, System: a.Instructions, Settings: a.Settings}
-	if a.InstructionsFunc != nil {
+	switch b := l.Row.Branch; {
+	case b != nil && b.Instructions != "":
+		req.System = b.Instructions
+	case a.InstructionsFunc != nil:
 		var err error
 		u := user.Code{What: "the function", Err: cairn.ErrHook, Limit: fx.HookTimeout}
 		if req.System, err = user.Lent(ctx, s, u, a.InstructionsFunc); err != nil {

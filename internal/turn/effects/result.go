@@ -21,34 +21,47 @@ import (
 // toolOut returns a call's output for the loop.
 func toolOut(c *step.Call) turn.ToolOut { return turn.ToolOut{Finished: c.Done(), Waits: c.Waits()} }
 
-// answered returns the result that a call got from outside, or nil.
-func answered(c *step.Call) *cairn.ToolResult {
+// answered returns the result that a call got from outside, or nil, and the final row of its effect, if it has one.
+func (fx *Effects) answered(l *session.Live, c *step.Call) (*cairn.ToolResult, *cairn.PendingCall) {
+	if result, effect := fx.answeredEffect(l, c); result != nil {
+		return result, effect
+	}
 	for _, row := range c.Rows() {
 		if row.Status != cairn.CallDropped { // the next turn dropped it
 			continue
 		}
 		if row.Kind.Asked() { // its tool asked the question
-			return transcript.Stopped(c.Use)
+			return transcript.Stopped(c.Use), nil
 		}
-		return transcript.NotExecuted(c.Use, "not executed: "+inbox.WhyDropped(row))
+		return transcript.NotExecuted(c.Use, "not executed: "+inbox.WhyDropped(row)), nil
 	}
 	if c.Row == nil || c.Row.Answer == nil {
-		return nil
+		return nil, nil
 	}
-	return inbox.Result(c.Row)
+	return inbox.Result(c.Row), nil
 }
 
 // concluded adds the result of a call to the step, and publishes the result that stands.
 func (fx *Effects) concluded(ctx context.Context, a *cairn.Agent, l *session.Live, f *step.Result) error {
+	return fx.record(ctx, a, l, f, define.Durability(a).Stages())
+}
+
+// record is concluded for a result that the next lease holder uses if it lasts.
+func (fx *Effects) record(ctx context.Context, a *cairn.Agent, l *session.Live, f *step.Result, lasts bool) error {
 	f.Result.Private = f.Result.Private && !a.ShowToolErrors
 	c := l.Step.Call(f.Result.CallID)
-	f.Result.Edited = c.Edited()
-	lasts := define.Durability(a).Stages()
+	f.Result.Edited, f.Result.Workspace, f.Result.Artifacts = c.Edited(), f.Writes.Workspace, f.Writes.Artifacts
+	if f.Effect == nil {
+		_, f.Effect = fx.answeredEffect(l, c)
+	}
+	if f.Effect == nil {
+		f.Effect = fx.leftUnknown(l, c, "the call ended without an outcome")
+	}
 	err := fx.put(ctx, l, f, lasts)
 	if unkeepable(err) { // what the store rejects once it rejects each time
 		short := failure(c.Use, err)
 		short.Edited = f.Result.Edited
-		err = fx.put(ctx, l, &step.Result{Result: short, Began: f.Began, Consulted: f.Consulted}, lasts)
+		err = fx.put(ctx, l, &step.Result{Result: short, Began: f.Began, Consulted: f.Consulted, Effect: f.Effect}, lasts)
 	}
 	if err != nil || c.Result == nil {
 		return err
@@ -89,7 +102,7 @@ func outdated(c *step.Call) *cairn.ToolResult {
 	if len(c.Rows()) == 0 || c.Open() != nil || c.Tool == nil {
 		return nil
 	}
-	ran := len(c.Asked) > 0 || c.Row.Kind == cairn.CallApproval
+	ran := len(c.Asked) > 0 || c.Row == nil || c.Row.Kind == cairn.CallApproval
 	if c.Delegates() || ran && c.Tool.Wait.Kind == cairn.CallClientTool {
 		return changed(c.Use)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/limits"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/internal/turn/user"
 )
@@ -19,7 +20,7 @@ const minPiece = 4 << 10
 
 // summary has a model summarize messages: that of the compaction or, if that fails, the run's. usage covers all calls,
 // even if both fail.
-func (fx *Effects) summary(ctx context.Context, a *cairn.Agent, sessionID string, r roomOf, older []cairn.Message) (text string, usage cairn.Usage, err error) {
+func (fx *Effects) summary(ctx context.Context, a *cairn.Agent, sessionID string, r roomOf, older []cairn.Message) (text string, usage step.Bill, err error) {
 	if r.Model == nil {
 		return fx.summaryBy(ctx, a, sessionID, r.model, r, older)
 	}
@@ -35,7 +36,7 @@ func (fx *Effects) summary(ctx context.Context, a *cairn.Agent, sessionID string
 }
 
 // summaryBy has one model summarize messages, piece by piece if they exceed its window.
-func (fx *Effects) summaryBy(ctx context.Context, a *cairn.Agent, sessionID string, model cairn.Model, r roomOf, older []cairn.Message) (text string, usage cairn.Usage, err error) {
+func (fx *Effects) summaryBy(ctx context.Context, a *cairn.Agent, sessionID string, model cairn.Model, r roomOf, older []cairn.Message) (text string, usage step.Bill, err error) {
 	instructions := cmp.Or(r.Instructions, cairn.SummaryInstructions)
 	most := max(transcript.TextBytes(r.piece)-len(instructions), minPiece)
 	lines := transcript.Text(older, most/4)
@@ -52,21 +53,22 @@ func (fx *Effects) summaryBy(ctx context.Context, a *cairn.Agent, sessionID stri
 		lines = lines[n:]
 		piece.WriteString("\nSummarise this part of the conversation.")
 		req := &cairn.Request{SessionID: sessionID, System: instructions, Messages: []cairn.Message{cairn.User(cairn.TextPart(piece.String()))}}
-		var used cairn.Usage
-		text, used, err = fx.text(ctx, a, sessionID, model, req)
+		var used step.Bill
+		text, used, err = fx.Text(ctx, a, model, req, "the model that summarises")
 		usage = usage.Add(used)
 		if err != nil {
-			return "", usage, err
+			return "", usage, cairn.Errorf(cairn.AsError(err).Code, "summarise history: %w", err)
 		}
 		text = limits.Cut(text, max(transcript.TextBytes(max(r.keep, r.all/10)), minPiece/4))
 	}
 	return text, usage, nil
 }
 
-// text asks a model for a text, with retries by the agent's policy.
-func (fx *Effects) text(ctx context.Context, a *cairn.Agent, sessionID string, model cairn.Model, req *cairn.Request) (text string, usage cairn.Usage, err error) {
+// Text asks a model for a text outside a run's loop, with retries by the agent's policy. what names the model at the start
+// of a sentence. usage covers all calls, even if all fail.
+func (fx *Effects) Text(ctx context.Context, a *cairn.Agent, model cairn.Model, req *cairn.Request, what string) (text string, usage step.Bill, err error) {
 	for n := 0; ; n++ {
-		u := user.Code{What: "the model that summarises", Err: cairn.ErrInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: sessionID, Agent: a.Name}
+		u := user.Code{What: what, Err: cairn.ErrInternal, Idle: fx.ModelIdle, Pulse: user.NewPulse(), Session: req.SessionID, Agent: a.Name}
 		w := &written{meter: fx.meter(model.Info())}
 		_, err := user.Call(ctx, &fx.User, u, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, w.read(ctx, u.Pulse, model.Stream(ctx, req))
@@ -78,9 +80,9 @@ func (fx *Effects) text(ctx context.Context, a *cairn.Agent, sessionID string, m
 		}
 		wait, failed := fx.retryWait(ctx, a.Retry, err, n, "the agent's")
 		if failed != nil {
-			return "", usage, cairn.Errorf(cairn.AsError(failed).Code, "summarise history: %w", failed)
+			return "", usage, failed
 		}
-		fx.Logger.Warn("history not summarised; retrying", "session", sessionID, "error", err, "wait", wait)
+		fx.Logger.Warn("model call failed; retrying", "session", req.SessionID, "agent", a.Name, "model", model.Info().ID(), "error", err, "wait", wait)
 		if err := retry.Sleep(ctx, wait); err != nil {
 			return "", usage, err
 		}
@@ -96,7 +98,7 @@ type written struct {
 }
 
 // end ends the attempt and returns the text and the usage. What an abandoned model still sends is not part of them.
-func (w *written) end(used bool) (string, cairn.Usage) {
+func (w *written) end(used bool) (string, step.Bill) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.over = true
@@ -127,7 +129,7 @@ func (w *written) add(c *cairn.Chunk) error {
 		w.meter.restart()
 	}
 	if problem := limits.Size(w.text.Len()); problem != "" {
-		return cairn.Errorf(cairn.ErrModelReply, "the summary %s", problem)
+		return cairn.Errorf(cairn.ErrModelReply, "the text %s", problem)
 	}
 	return nil
 }
@@ -152,9 +154,9 @@ func (w *written) read(ctx context.Context, pulse *user.Pulse, stream iter.Seq2[
 	defer w.mu.Unlock()
 	switch {
 	case !ended:
-		return cairn.Errorf(cairn.ErrModel, "the summary ended unexpectedly")
+		return cairn.Errorf(cairn.ErrModel, "the text ended unexpectedly")
 	case w.clean() == "":
-		return cairn.Errorf(cairn.ErrModel, "the summary is empty")
+		return cairn.Errorf(cairn.ErrModel, "the text is empty")
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 
 	"github.com/cairn-agents/cairn"
@@ -19,20 +20,33 @@ import (
 )
 
 // pend returns the row of a call that starts to wait, with its kind and with what is asked, which is nil for a client
-// tool. The step's commit writes it.
-func (fx *Effects) pend(l *session.Live, c *step.Call, kind cairn.CallKind, asked *define.Question) *cairn.PendingCall {
+// tool. The step's commit writes it. The error is ErrInvalid for reviewers of another tenant.
+func (fx *Effects) pend(l *session.Live, c *step.Call, kind cairn.CallKind, asked *define.Question) (*cairn.PendingCall, *cairn.Error) {
 	row := c.Tool.Pending(kind, asked)
+	named := row.Reviewers
+	row.Reviewers = nil
+	for _, name := range named {
+		reviewer, problem := ids.Qualify(l.Row.ID, name)
+		if problem != "" {
+			return nil, cairn.Invalid("reviewers", "%q %s", name, problem)
+		}
+		if !slices.Contains(row.Reviewers, reviewer) {
+			row.Reviewers = append(row.Reviewers, reviewer)
+		}
+	}
 	row.ID, row.RootID, row.SessionID, row.Input = c.Use.CallID, l.Row.RootID, l.Row.ID, c.Use.Input
 	row.RunID, row.StepID, row.WaitAtMost = l.Run.ID, l.SuspendedStep(l.Step), cmp.Or(row.WaitAtMost, cairn.Duration(fx.WaitAtMost))
 	switch kind {
 	case cairn.CallApproval:
 		row.ApprovalID = ids.Derive("approval", l.Row.Secret, l.Row.ID, row.ID)
+	case cairn.CallEffect:
+		row.ToolCallID, row.Input, row.ID = c.Use.CallID, c.Input(), effectID(l, row.StepID, c.Use.CallID)
 	case cairn.CallQuestion, cairn.CallConnect:
 		row.Number, row.ToolCallID, row.Input = len(c.Asked)+1, c.Use.CallID, c.Input()
 		// The id includes the run, because what a dead run asked under a provider's id is not in the transcript.
 		row.ID = ids.Derive("question", l.Row.Secret, l.Row.ID, row.StepID, c.Use.CallID, strconv.Itoa(row.Number))
 	}
-	return &row
+	return &row, nil
 }
 
 // kindOf returns the kind of the call that waits for the answer to a question.
@@ -42,8 +56,12 @@ func kindOf(q *define.Question) cairn.CallKind {
 
 // asksFirst returns what a reviewer is asked before the call's tool may run; nil if no approval is needed.
 func (fx *Effects) asksFirst(ctx context.Context, l *session.Live, c *step.Call) (asks *define.Question) {
-	if len(c.Rows()) > 0 || c.Tool == nil || c.Tool.Wait.Kind != cairn.CallApproval || c.Tool.Check(c.Use.Input) != nil {
+	if len(c.Rows()) > 0 || c.Tool == nil || c.Tool.Check(c.Use.Input) != nil {
 		return nil
+	}
+	careful := fx.careful(ctx, l, c)
+	if c.Tool.Wait.Kind != cairn.CallApproval {
+		return careful
 	}
 	info, tool, input := user.InfoOf(c), c.Tool, c.Use.Input
 	u := user.Code{What: "the condition of an approval", Err: cairn.ErrHook, Limit: fx.HookTimeout, Call: &info}
@@ -56,16 +74,51 @@ func (fx *Effects) asksFirst(ctx context.Context, l *session.Live, c *step.Call)
 			asks = &define.Question{}
 		}
 	}
+	if asks == nil {
+		asks = careful
+	}
 	return asks
 }
+
+// careful returns what a reviewer is asked before an effectful call although its tool asks nothing; nil for other calls.
+func (fx *Effects) careful(ctx context.Context, l *session.Live, c *step.Call) *define.Question {
+	switch {
+	case !c.Tool.Effectful:
+		return nil
+	case l.Tainted():
+		return &define.Question{Prompt: whyTainted}
+	case fx.inBranch(ctx, l):
+		return &define.Question{Prompt: whyInBranch}
+	}
+	return nil
+}
+
+// inBranch reports whether a session belongs to a branch whose effectful calls ask first, or may belong to one.
+func (fx *Effects) inBranch(ctx context.Context, l *session.Live) bool {
+	if l.Row.RootID == l.Row.ID {
+		return l.Row.Kind == cairn.ChildBranch
+	}
+	root, err := driver.Load(ctx, fx.Store, l.Row.RootID)
+	return err != nil || root.Kind == cairn.ChildBranch
+}
+
+// whyTainted and whyInBranch are why an effectful call of a tainted session, and of a branch, needs an approval.
+const (
+	whyTainted  = "The model has read text that anybody may have written, and that may have made it call this tool. Approve the call only if the user wants it."
+	whyInBranch = "This session is a branch of another one, which may have made the same call. Approve it only if it should take effect again."
+)
 
 // callWrites returns the step's writes to rows of calls. New rows are opened, answers that were used are settled, and
 // all others are dropped unless the step stays suspended.
 func (fx *Effects) callWrites(l *session.Live, st *step.Step, waits bool) []driver.CallWrite {
-	var list []driver.CallWrite
+	list := budgetWrites(st, waits)
 	for _, c := range st.Calls {
+		if w, ok := effectWrite(c, waits); ok {
+			list = append(list, w)
+		}
 		for _, p := range c.Rows() {
 			switch {
+			case p.Kind == cairn.CallEffect:
 			case p.Version == 0: // in a stopped run the call was never visible
 				if waits {
 					list = append(list, driver.CallWrite{Call: *p})

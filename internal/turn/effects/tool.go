@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/inbox"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/session"
@@ -42,7 +43,8 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 	var key int
 	t.work, key = l.Work(ctx)
 	defer l.Release(key)
-	result := answered(c)
+	result, effect := fx.answered(l, c)
+	t.effect = effect
 	if result != nil {
 		t.made = l.Now(fx.Now()) // for the cache of a client tool
 	}
@@ -55,7 +57,7 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 		}
 	}
 	if result == nil {
-		if q := fx.asksFirst(t.work, l, c); q != nil {
+		if q := fx.asksFirst(t.work, l, c); q != nil && !c.Unresolved() {
 			err = t.wait(cairn.CallApproval, q)
 			return toolOut(c), err
 		}
@@ -66,7 +68,7 @@ func (fx *Effects) perform(ctx context.Context, l *session.Live, a *cairn.Agent,
 			return turn.ToolOut{}, err
 		}
 		if abandoned != nil {
-			result = failure(c.Use, abandoned)
+			result = t.abandoned(abandoned)
 		} else {
 			result = t.execute()
 		}
@@ -98,14 +100,26 @@ type trial struct {
 	asked     *define.Question // the question that the call waits for
 	lost      error            // why the start of an attempt could not be recorded
 	attempts  int              // at the tool, if more than one
+	took      time.Duration    // in the tool's function
 	hit       bool
 	made      time.Time
+	effect    *cairn.PendingCall // the row of an effectful call as it is now; nil if it is as the step has it
 }
 
-// wait makes the call wait for an answer.
+// wait makes the call wait for an answer. It fails if those who may answer are unknown to the session.
 func (t *trial) wait(kind cairn.CallKind, asked *define.Question) error {
-	row := t.fx.pend(t.l, t.c, kind, asked)
-	return t.fx.put(t.ctx, t.l, &step.Wait{CallID: t.c.Use.CallID, Pending: row, Writes: t.s.End()}, false)
+	var row *cairn.PendingCall
+	if kind == cairn.CallEffect {
+		row = t.askEffect()
+	} else {
+		asks, refused := t.fx.pend(t.l, t.c, kind, asked)
+		if refused != nil {
+			return t.conclude(failure(t.c.Use, refused))
+		}
+		row = asks
+	}
+	// Without the wait, the next lease holder would take the attempt that led to it for one without an outcome.
+	return t.fx.put(t.ctx, t.l, &step.Wait{CallID: t.c.Use.CallID, Pending: row, Writes: t.s.End()}, t.c.Sent != nil)
 }
 
 // conclude records the result as the call's, unless the process is shutting down or the run was stopped before there
@@ -113,7 +127,7 @@ func (t *trial) wait(kind cairn.CallKind, asked *define.Question) error {
 func (t *trial) conclude(result *cairn.ToolResult) error {
 	cause := context.Cause(t.ctx)
 	if cause != nil { // the process is shutting down
-		if !t.fx.sink(t.l).Lasting(t.a) || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) || errors.Is(cause, cairn.ErrUnavailable) {
+		if !t.fx.sink(t.l).Lasting(t.a) && t.effect == nil || result == nil || result.IsError || errors.Is(cause, cairn.ErrFenced) || errors.Is(cause, cairn.ErrUnavailable) {
 			return cause // another attempt will make the call again, or already does
 		}
 		var cancel context.CancelFunc
@@ -124,7 +138,7 @@ func (t *trial) conclude(result *cairn.ToolResult) error {
 	if result == nil { // stopped before there was a result
 		return nil
 	}
-	f := &step.Result{Result: result, Began: t.began, Attempts: t.attempts, Hit: t.hit, Made: t.made, Writes: t.s.End()}
+	f := &step.Result{Result: result, Began: t.began, Attempts: t.attempts, Took: t.took, Hit: t.hit, Made: t.made, Effect: t.effect, Writes: t.s.End()}
 	below := t.below
 	if !f.Writes.Empty() {
 		below = append(below, &f.Writes)
@@ -141,7 +155,8 @@ func (t *trial) conclude(result *cairn.ToolResult) error {
 			return user.CallHook(t.c, func(ctx context.Context, call *cairn.Call) error { h.OnStateChange(ctx, call, written); return nil })
 		})
 	}
-	return t.fx.concluded(t.ctx, t.a, t.l, f)
+	// The result of an effect outlasts this process, which could not ask for it again.
+	return t.fx.record(t.ctx, t.a, t.l, f, define.Durability(t.a).Stages() || cause != nil && t.effect != nil)
 }
 
 // endOutdated ends a call of a continued step if its tool is no longer the one the call was made for. It reports
@@ -171,9 +186,29 @@ func (t *trial) endOutdated() (over bool, err error) {
 	return true, t.fx.concluded(t.ctx, t.a, t.l, f)
 }
 
+// abandoned returns the result of a call that the host has abandoned because of why; nil if the outcome of its effect is
+// unknown, so that a person is asked.
+func (t *trial) abandoned(why *cairn.Error) *cairn.ToolResult {
+	if !t.c.Unresolved() {
+		return failure(t.c.Use, why)
+	}
+	t.l.Emit.Event(journal.EffectSent(t.l.Step.Number, t.c.Sent.Row))
+	row := inbox.Unknown(*t.ledger(), why.Message, t.l.Now(t.fx.Now()))
+	t.effect, t.waits = &row, cairn.CallEffect
+	t.l.Emit.Event(journal.EffectUnknown(t.l.Step.Number, &row, why.Message))
+	return nil
+}
+
 // execute runs the call and returns its result; nil if the run was stopped before there was one, or if the call waits.
 func (t *trial) execute() *cairn.ToolResult {
 	fx, a, l, c := t.fx, t.a, t.l, t.c
+	if c.Unresolved() {
+		l.Emit.Event(journal.EffectSent(l.Step.Number, c.Sent.Row)) // a takeover has discarded it
+		result, again := t.resolve("the process that made the call did not record its outcome")
+		if !again {
+			return result
+		}
+	}
 	if c.Ends(a) {
 		if result := premature(l, c); result != nil {
 			return result

@@ -5,13 +5,14 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/lifecycle"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // failUnstorable fails a run because the store rejects its step, together with the steps deferred before it. The store
 // would reject them from every process that took over the run.
-func (fx *Effects) failUnstorable(ctx context.Context, l *session.Live, cause error) (run *cairn.Run, deliver func(context.Context), err error) {
+func (fx *Effects) failUnstorable(ctx context.Context, l *session.Live, cause error) (run *cairn.Run, finish func(context.Context), err error) {
 	fx.Logger.Error("cannot store a step; failing its run", "session", l.Row.ID, "run", l.Run.ID, "step", l.Step.Number, "error", cause)
 	failed := journal.Storable(cairn.AsError(cause))
 	l.Emit.Event(journal.StepDiscarded(l.Row.Step+1, failed))
@@ -20,7 +21,7 @@ func (fx *Effects) failUnstorable(ctx context.Context, l *session.Live, cause er
 	}
 	lost := ofModels(l, l.Spent())
 	var none []cairn.Op
-	row, deliver, err := fx.onTop(ctx, l, &none, func() (*driver.Commit, error) {
+	row, finish, err := fx.onTop(ctx, l, &none, func() (*driver.Commit, error) {
 		end := *l.Run
 		run = &end
 		run.Status, run.Reason, run.Error, run.Steps, run.Usage = cairn.RunFailed, cairn.ReasonError, failed, l.Row.Step, l.Row.RunUsage
@@ -34,13 +35,15 @@ func (fx *Effects) failUnstorable(ctx context.Context, l *session.Live, cause er
 		if err := fx.TakeAdditions(ctx, c, l.Row, run.ID); err != nil {
 			return nil, err
 		}
-		c.Usage, run.Usage = c.Usage.Add(lost), run.Usage.Add(lost)
-		c.Events, c.LogSequence = fx.Ends(l.Row, c), l.Emit.Position()
+		c.Spend(lost.Entries...)
+		run.Usage = run.Usage.Add(lost.Usage)
+		left := lifecycle.CloseEffects(c, l.Step.Effects(), l.Row, "the step could not be stored")
+		c.Events, c.LogSequence = fx.Ends(l.Row, c, left...), l.Emit.Position()
 		return c, nil
 	})
 	if err != nil {
 		return nil, nil, err
 	}
 	l.Spoils(row, fx.Now())
-	return run, deliver, nil
+	return run, finish, nil
 }

@@ -27,7 +27,7 @@ func (fx *Effects) later(ctx context.Context, l *session.Live, out *session.Outc
 
 // write commits the step together with the steps deferred before it, and with their events: what is not on the log yet,
 // then what the step came to. It returns the run if it has ended, with the calls that it opened, see [Effects.onTop].
-func (fx *Effects) write(ctx context.Context, l *session.Live, out *session.Outcome) (run *cairn.Run, opened []cairn.PendingCall, deliver func(context.Context), err error) {
+func (fx *Effects) write(ctx context.Context, l *session.Live, out *session.Outcome) (run *cairn.Run, opened []cairn.PendingCall, finish func(context.Context), err error) {
 	if out.End != nil && !out.Waits && l.Step.Delegates() {
 		if err := fx.endChildren(ctx, l); err != nil {
 			return nil, nil, nil, err
@@ -40,7 +40,7 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, out *session.Outc
 	}
 	due, marks, end := l.Due(out), l.Marks(out), l.End()
 	var c *driver.Commit
-	row, deliver, err := fx.onTop(ctx, l, &due.Ops, func() (*driver.Commit, error) {
+	row, finish, err := fx.onTop(ctx, l, &due.Ops, func() (*driver.Commit, error) {
 		if l.End() != end { // others have added messages
 			due.Messages = session.Unsummarised(due.Messages, end)
 		}
@@ -64,7 +64,7 @@ func (fx *Effects) write(ctx context.Context, l *session.Live, out *session.Outc
 	}
 	handed.Done(row)
 	l.Committed(row, fx.Now(), c.Messages, out.At)
-	return out.End, out.Opened, deliver, nil
+	return out.End, out.Opened, finish, nil
 }
 
 // endChildren ends the sub-agents that the run, which is about to end, left suspended or at work. They end before the
@@ -92,18 +92,17 @@ func closedCalls(l *session.Live) {
 
 // onTop commits what build returns. If another process has appended to the session concurrently, it commits on top of
 // that: the session is rebased, with what still fits of ops, and build is called again. If build returns no commit, nothing
-// is written and row is nil. A stop that a run owes to work elsewhere is recorded before the commit that ends it; the
-// caller calls deliver last, see [owed.Stops.Record].
-func (fx *Effects) onTop(ctx context.Context, l *session.Live, ops *[]cairn.Op, build func() (*driver.Commit, error)) (row *cairn.Session, deliver func(context.Context), err error) {
+// is written and row is nil. The end of a run is recorded before the commit that ends it; the caller calls finish
+// last, see [lifecycle.Runs.RecordEnd].
+func (fx *Effects) onTop(ctx context.Context, l *session.Live, ops *[]cairn.Op, build func() (*driver.Commit, error)) (row *cairn.Session, finish func(context.Context), err error) {
 	for {
 		c, err := build()
 		if err != nil || c == nil {
 			return nil, nil, err
 		}
 		err = fx.persist(ctx, func() (err error) {
-			if c.EndRun != nil && deliver == nil {
-				if deliver, err = fx.RemoteStops.Record(ctx, c.EndRun, l.Row.ID); err != nil {
-					deliver = nil
+			if c.EndRun != nil && finish == nil {
+				if finish, err = fx.RecordEnd(ctx, c.EndRun, l.Row); err != nil {
 					return err
 				}
 			}
@@ -111,10 +110,10 @@ func (fx *Effects) onTop(ctx context.Context, l *session.Live, ops *[]cairn.Op, 
 			return err
 		})
 		if !errors.Is(err, cairn.ErrStale) {
-			return row, deliver, err
+			return row, finish, err
 		}
 		if seen := driver.Seen(err); c.EndRun != nil && seen != nil && seen.Lease.Owner == "" {
-			return seen, deliver, nil // no other process releases this lease: the commit succeeded and its answer was lost
+			return seen, finish, nil // no other process releases this lease: the commit succeeded and its answer was lost
 		}
 		if *ops, err = fx.rebase(ctx, l, *ops); err != nil {
 			return nil, nil, err
@@ -141,7 +140,7 @@ func (fx *Effects) follows(to *journal.Handed, l *session.Live, c *driver.Commit
 	}
 	out.Opened = nil
 	for _, w := range c.Calls {
-		if w.Seen == 0 {
+		if w.Call.Status == cairn.CallOpen && (w.Seen == 0 || w.Call.Kind == cairn.CallEffect) {
 			out.Opened = append(out.Opened, w.Call)
 		}
 	}
@@ -154,7 +153,7 @@ func (fx *Effects) build(l *session.Live, due session.Deferred, out *session.Out
 	end, list, steps := out.End, due.Ops, due.Steps
 	c := &driver.Commit{
 		Guard:    driver.Guard{Token: l.Row.Lease.Token, Version: l.Row.Version},
-		Messages: due.Messages, Usage: due.Usage, Statements: out.Statements, LogSequence: l.Emit.Position(), DropStaged: true,
+		Messages: due.Messages, Usage: due.Usage.Usage, UsageEntries: due.Usage.Entries, Statements: out.Statements, LogSequence: l.Emit.Position(), DropStaged: true,
 		Lease: driver.LeaseChange{Action: driver.LeaseRenew, TTL: fx.LeaseTTL},
 	}
 	if len(list) > 0 {
@@ -182,7 +181,7 @@ func (fx *Effects) build(l *session.Live, due session.Deferred, out *session.Out
 	}
 	if out.Waits {
 		c.Suspend = l.Waiting(l.Step)
-	} else if l.Step.Carried {
+	} else if l.Step.Carried || l.Step.Budget != nil {
 		c.Suspend = &driver.Suspend{}
 	}
 	if c.Context = due.About; c.Context != nil {

@@ -11,9 +11,13 @@ package journal
 import (
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
+	"github.com/cairn-agents/cairn/internal/fastjson"
+	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/internal/turn/budget"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 )
 
@@ -23,6 +27,9 @@ func Begin(run *cairn.Run, count int, messages []cairn.Message) []cairn.Event {
 	ev := cairn.Event{Type: cairn.EventRunStart, Name: run.PreviousRunID, MessageCount: count}
 	if run.PreviousRunID != "" {
 		ev.Type = cairn.EventRunResumed
+	}
+	if run.TraceParent != "" {
+		ev.Data = fastjson.Text(nil, run.TraceParent)
 	}
 	return append(append(make([]cairn.Event, 0, 1+len(messages)), ev), Added(run.FirstMessage, messages)...)
 }
@@ -37,7 +44,8 @@ func End(run *cairn.Run) []cairn.Event {
 		list = append(list, cairn.Event{Type: cairn.EventOutput, Step: run.Steps, Data: run.Output})
 	}
 	usage := run.Usage
-	return append(list, cairn.Event{Type: cairn.EventRunEnd, Step: run.Steps, Status: run.Status, Reason: run.Reason, Text: run.StopReason, Error: run.Error, Usage: &usage})
+	return append(list, cairn.Event{Type: cairn.EventRunEnd, Step: run.Steps, Status: run.Status, Reason: run.Reason, Name: run.StoppedBy, Text: run.StopReason,
+		Error: run.Error, Usage: &usage})
 }
 
 // StepStart returns the event that starts an attempt at a step.
@@ -50,6 +58,11 @@ func StepDiscarded(number int, why *cairn.Error) cairn.Event {
 	return cairn.Event{Type: cairn.EventStepDiscarded, Step: number, Error: why}
 }
 
+// StepRetry returns the event of a failed call of a step's model, of which failed have failed, and of its retry.
+func StepRetry(number, failed int, why *cairn.Error, until time.Time) cairn.Event {
+	return cairn.Event{Type: cairn.EventStepRetry, Step: number, Attempts: failed, Error: why, Until: until}
+}
+
 // StepCommitted returns the event of a step's commit. messages is the session's message count after it.
 func StepCommitted(number, messages int) cairn.Event {
 	return cairn.Event{Type: cairn.EventStepCommitted, Step: number, MessageCount: messages}
@@ -58,6 +71,38 @@ func StepCommitted(number, messages int) cairn.Event {
 // Checkpoint returns the event of a checkpoint that a step's commit made.
 func Checkpoint(number int, id string, messages int) cairn.Event {
 	return cairn.Event{Type: cairn.EventCheckpoint, Step: number, CheckpointID: id, MessageCount: messages}
+}
+
+// Usage returns the event of the usage of a step, which has the model calls among its entries.
+func Usage(number int, usage *cairn.Usage, entries []cairn.UsageEntry) cairn.Event {
+	ev := cairn.Event{Type: cairn.EventUsage, Step: number, Usage: usage}
+	calls := 0
+	for i := range entries {
+		if entries[i].Kind == cairn.UsageModel {
+			calls++
+		}
+	}
+	if calls == 0 {
+		return ev
+	}
+	data := make([]byte, 0, 64)
+	for i := range entries {
+		e := &entries[i]
+		if e.Kind != cairn.UsageModel {
+			continue
+		}
+		data = fastjson.Text(append(data, `,{"name":`...), e.Name)
+		took, _ := e.Duration.MarshalJSON() // never fails
+		data = append(append(data, `,"duration":`...), took...)
+		if calls > 1 { // the usage of a single one is the event's
+			used, _ := json.Marshal(&e.Usage) // finite numbers
+			data = append(append(data, `,"usage":`...), used...)
+		}
+		data = append(data, '}')
+	}
+	data[0] = '['
+	ev.Data = append(data, ']')
+	return ev
 }
 
 // Pending returns the events that ask for answers to pending calls that can be answered now.
@@ -73,6 +118,12 @@ func Pending(number int, rows []cairn.PendingCall) []cairn.Event {
 		list = append(list, ev)
 	}
 	return list
+}
+
+// BudgetWarning returns the event of a budget of which the share for a warning is used.
+func BudgetWarning(number int, r *cairn.BudgetReport) cairn.Event {
+	data, _ := json.Marshal(r) // finite numbers
+	return cairn.Event{Type: cairn.EventBudgetWarning, Step: number, Data: data, Text: budget.Words(r)}
 }
 
 // Results returns the events of calls that ended with the results in messages.
@@ -193,6 +244,9 @@ func Call(say func(cairn.Event), st *step.Step, c *step.Call, published Progress
 		if f.Began {
 			say(CallBegan(st, c))
 		}
+		if f.Effect != nil && !st.Carried {
+			say(EffectSent(st.Number, f.Effect))
+		}
 		if f.Consulted != nil && !st.Carried {
 			say(Consults(st, c, f.Consulted.Agent, f.Consulted.ChildID))
 		}
@@ -200,9 +254,30 @@ func Call(say func(cairn.Event), st *step.Step, c *step.Call, published Progress
 	if by := f.Consulted; by != nil && by.ChildID != "" {
 		say(childEnded(st.Number, f.Result, cairn.ChildEnd{SessionID: by.ChildID, Agent: by.Agent, Status: by.Status}))
 	}
+	if f.Effect != nil {
+		say(EffectEnded(st.Number, f.Effect))
+	}
 	ev := result(st.Number, f.Result)
 	ev.Cached, ev.Attempts = f.Hit, f.Attempts
 	say(ev)
+}
+
+// EffectSent returns the event of the start of an attempt at an effectful call, whose row is in the ledger.
+func EffectSent(number int, row *cairn.PendingCall) cairn.Event {
+	return cairn.Event{Type: cairn.EventEffectSent, Step: number, CallID: row.ToolCallID, Tool: row.Tool, Attempts: row.Effect.Attempts}
+}
+
+// EffectUnknown returns the event of an attempt at an effectful call that ended without an outcome.
+func EffectUnknown(number int, row *cairn.PendingCall, why string) cairn.Event {
+	return cairn.Event{Type: cairn.EventEffectUnknown, Step: number, CallID: row.ToolCallID, Tool: row.Tool, Attempts: row.Effect.Attempts, Text: why}
+}
+
+// EffectEnded returns the event of the outcome of an effectful call.
+func EffectEnded(number int, row *cairn.PendingCall) cairn.Event {
+	if row.Effect.State == cairn.EffectUnknown {
+		return EffectUnknown(number, row, inbox.WhyDropped(row))
+	}
+	return cairn.Event{Type: cairn.EventEffectSettled, Step: number, CallID: row.ToolCallID, Tool: row.Tool, Attempts: row.Effect.Attempts, Name: string(row.Effect.State)}
 }
 
 // CallBegan returns the event of a call's start.

@@ -17,8 +17,8 @@ const (
 )
 
 // Added returns the events of messages that were added to the transcript from an index on: those of users, and hidden
-// ones. What models and tools said is on the log already; a reply with files gets an event that says where its files
-// are now.
+// ones. What models and tools said is on the log already; a reply with files, and results with artifacts, get an event that
+// says where the files are now.
 func Added(index int, messages []cairn.Message) (list []cairn.Event) {
 	for i := range messages {
 		m := &messages[i]
@@ -31,6 +31,10 @@ func Added(index int, messages []cairn.Message) (list []cairn.Event) {
 			}
 			continue
 		case m.Role == cairn.RoleTool:
+			ev.Type = cairn.EventArtifact
+			if artifacts(&ev, m); len(ev.Files) > 0 {
+				list = append(list, ev)
+			}
 			continue
 		case m.Summary != nil:
 			ev.Type, ev.MessageCount = cairn.EventCompacted, m.Summary.From
@@ -42,6 +46,8 @@ func Added(index int, messages []cairn.Message) (list []cairn.Event) {
 		case m.LeftOut != nil:
 			ev.Type, ev.Name = cairn.EventContextChanged, FilesLeftOut
 			ev.Data, _ = json.Marshal(m.LeftOut.Files) // numbers always encode
+		case m.Workspace != "":
+			ev.Type, ev.Name = cairn.EventContextChanged, WorkspaceRestored
 		case m.Hidden:
 			ev.Type = cairn.EventContextAdded
 		}
@@ -53,9 +59,10 @@ func Added(index int, messages []cairn.Message) (list []cairn.Event) {
 
 // The part of a session's context that changed, as the name of an EventContextChanged.
 const (
-	ToolsChanged   = "tools"
-	FilesLeftOut   = "files"
-	SessionChanged = "session"
+	ToolsChanged      = "tools"
+	FilesLeftOut      = "files"
+	WorkspaceRestored = "workspace"
+	SessionChanged    = "session"
 )
 
 // Queued returns the event of a queued turn that begins with the given messages.
@@ -73,6 +80,20 @@ func Queued(runID string, messages []cairn.Message) cairn.Event {
 // Dequeued returns the event of a turn that was removed from the queue and will not run by itself.
 func Dequeued(runID string) cairn.Event {
 	return cairn.Event{Type: cairn.EventDequeued, RunID: runID}
+}
+
+// Shorten cuts the text of an event to MaxEventText bytes.
+func Shorten(ev *cairn.Event) {
+	if len(ev.Text) > cairn.MaxEventText {
+		ev.Text, ev.Truncated = limits.Cut(ev.Text, cairn.MaxEventText), true
+	}
+}
+
+// Saved returns the event of something new in an agent's memory.
+func Saved(id, text string) cairn.Event {
+	ev := cairn.Event{Type: cairn.EventMemorySaved, Name: id, Text: limits.Clean(text)}
+	Shorten(&ev)
+	return ev
 }
 
 // said puts a message's content on an event: its text up to MaxEventText bytes, and its files.
@@ -99,6 +120,23 @@ func files(ev *cairn.Event, m *cairn.Message) {
 			ref.URL = f.URL
 		}
 		ev.Files = append(ev.Files, ref)
+	}
+}
+
+// artifacts lists the artifacts of results on an event.
+func artifacts(ev *cairn.Event, m *cairn.Message) {
+	for i := range m.Parts {
+		r := m.Parts[i].Result
+		if r == nil {
+			continue
+		}
+		for _, a := range r.Artifacts {
+			if len(ev.Files) == maxFiles {
+				ev.Truncated = true
+				return
+			}
+			ev.Files = append(ev.Files, cairn.FileRef{Part: i, Name: a.Name, MediaType: a.MediaType, Size: int(a.Size)})
+		}
 	}
 }
 

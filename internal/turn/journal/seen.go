@@ -2,6 +2,7 @@ package journal
 
 import (
 	"maps"
+	"strconv"
 
 	"github.com/cairn-agents/cairn"
 )
@@ -34,7 +35,9 @@ func markOf(ev *cairn.Event) (m mark, discardedBy int, once bool) {
 		return mark{event: ev.Type, id: ev.CheckpointID}, ev.Step, true
 	case cairn.EventToolStart, cairn.EventToolEnd, cairn.EventSubagentStart, cairn.EventSubagentEnd, cairn.EventToolApproval, cairn.EventToolPending:
 		return mark{event: ev.Type, id: ev.CallID}, ev.Step, true
-	case cairn.EventUserMessage, cairn.EventContextAdded, cairn.EventContextChanged, cairn.EventCompacted, cairn.EventFiles:
+	case cairn.EventEffectSent, cairn.EventEffectUnknown, cairn.EventEffectSettled:
+		return mark{event: ev.Type, id: ev.CallID + "/" + strconv.Itoa(ev.Attempts)}, ev.Step, true
+	case cairn.EventUserMessage, cairn.EventContextAdded, cairn.EventContextChanged, cairn.EventCompacted, cairn.EventFiles, cairn.EventArtifact:
 		if ev.Name == SessionChanged { // by the step: what a verb changes belongs to no run
 			return mark{event: ev.Type, id: ev.Name, step: ev.Step}, ev.Step, true
 		}

@@ -1,6 +1,7 @@
 package lifecycle
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,14 +9,16 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // CancelCalls adds to a commit what cancels the wait of the session seen. Answered calls get their results. The others
 // are closed as not executed, or as stopped if their tool has asked a question or an active run may have executed them.
-// No answer is accepted any more. Children that the calls consulted have ended. The commit begins or ends the run that
-// the message of results belongs to.
+// No answer is accepted any more. Children that the calls consulted have ended. The message of results belongs to the
+// run that the commit begins or ends, if any.
 func (r *Runs) CancelCalls(ctx context.Context, c *driver.Commit, seen *cairn.Session, messages []cairn.Message, calls []cairn.PendingCall,
 	why string) error {
 	children, err := r.childEnds(ctx, seen, messages)
@@ -32,7 +35,9 @@ func (r *Runs) CancelCalls(ctx context.Context, c *driver.Commit, seen *cairn.Se
 				continue
 			}
 			w := driver.CallWrite{Call: inbox.Drop(*row, why, seen.AsOf), Seen: row.Version}
-			if row.Kind.Asked() { // by its tool
+			if row.Kind == cairn.CallEffect {
+				result, w.Call = closedEffect(row, use, why, seen.AsOf)
+			} else if row.Kind.Asked() { // by its tool
 				result = transcript.Stopped(use)
 			} else if row.Status == cairn.CallAnswered {
 				if answer := inbox.Result(row); answer != nil {
@@ -48,12 +53,17 @@ func (r *Runs) CancelCalls(ctx context.Context, c *driver.Commit, seen *cairn.Se
 				result = transcript.Stopped(use)
 			}
 			result.Child = child
-			c.Usage.SubAgentRuns++
 		}
 		results.Parts = append(results.Parts, cairn.Part{Type: cairn.PartToolResult, Result: result})
-		c.Usage.ToolCalls++
-		if result.IsError {
-			c.Usage.ToolErrors++
+		e := step.CallEntry(use.Tool, result)
+		if child, ran := children[use.CallID]; ran && child.SessionID != "" {
+			e = step.RanAgent(e, child.Agent)
+		}
+		c.Spend(e)
+	}
+	for i := range calls {
+		if row := &calls[i]; row.Kind == cairn.CallBudget && (row.Status == cairn.CallOpen || row.Status == cairn.CallAnswered) {
+			c.Calls = append(c.Calls, driver.CallWrite{Call: inbox.Drop(*row, why, seen.AsOf), Seen: row.Version})
 		}
 	}
 	if c.EndRun != nil {
@@ -61,11 +71,11 @@ func (r *Runs) CancelCalls(ctx context.Context, c *driver.Commit, seen *cairn.Se
 	}
 	if len(results.Parts) > 0 {
 		results.ID = fmt.Sprintf("%s/withdrawn%d", reply.ID, len(messages))
-		run := c.StartRun
-		if run == nil {
-			run = c.EndRun
+		runID := ""
+		if run := cmp.Or(c.StartRun, c.EndRun); run != nil {
+			runID = run.ID
 		}
-		c.Messages = append(c.Messages, stamp([]cairn.Message{*results}, run.ID)...)
+		c.Messages = append(c.Messages, stamp([]cairn.Message{*results}, runID)...)
 	}
 	c.Suspend = &driver.Suspend{}
 	return nil
@@ -117,11 +127,15 @@ func standing(recorded *cairn.Stop, stop cairn.Stop) cairn.Stop {
 // endWait ends the wait of a paused session whose sub-agents have ended.
 func (r *Runs) endWait(ctx context.Context, snap *driver.Contents, stop cairn.Stop) error {
 	row := snap.Session
+	if row.RunID == "" {
+		return r.endBranchWait(ctx, snap)
+	}
 	run, err := driver.FindRun(ctx, r.Store, row.ID, row.RunID)
 	if err != nil {
 		return err
 	}
-	run.Status, run.Reason, run.StopReason, run.Suspended = cairn.RunInterrupted, cairn.ReasonInterrupted, stop.Reason, nil
+	run.Status, run.Reason, run.Suspended = cairn.RunInterrupted, cairn.ReasonInterrupted, nil
+	run.StopReason, run.StoppedBy = stop.Reason, stop.By
 	if stop.Kind == cairn.StopAbort {
 		run.Status, run.Reason, run.Error = cairn.RunFailed, cairn.ReasonAborted, Aborted(stop)
 	}
@@ -129,14 +143,28 @@ func (r *Runs) endWait(ctx context.Context, snap *driver.Contents, stop cairn.St
 	if err := r.CancelCalls(ctx, c, row, snap.Messages, snap.Calls, "the run was stopped"); err != nil {
 		return err
 	}
-	after, deliver, err := r.commitEnd(ctx, row, c)
+	after, finish, err := r.commitEnd(ctx, row, c)
 	if err != nil {
 		return err
 	}
-	defer deliver()
+	defer finish()
 	r.Evict(row.ID)
 	r.Announce(ctx, after, run, c.Messages)
 	return nil
+}
+
+// endBranchWait ends the wait of a branch that was made paused and has begun no run.
+func (r *Runs) endBranchWait(ctx context.Context, snap *driver.Contents) error {
+	row := snap.Session
+	c := &driver.Commit{Guard: driver.Guard{Version: row.Version, Idle: true}, Status: cairn.SessionIdle}
+	if err := r.CancelCalls(ctx, c, row, snap.Messages, snap.Calls, "the branch was stopped"); err != nil {
+		return err
+	}
+	c.Usage, c.UsageEntries = cairn.Usage{}, nil // no run has made the calls
+	c.Events = r.Marks(row, "", journal.Added(row.MessageCount, c.Messages)...)
+	_, err := r.Write(ctx, row.ID, row, c)
+	r.Evict(row.ID)
+	return err
 }
 
 // Leaving is the stop of a sub-agent that its parent no longer needs.
@@ -160,17 +188,4 @@ func (r *Runs) ReapChildren(ctx context.Context, row *cairn.Session, before time
 func (r *Runs) ReapChild(ctx context.Context, child *cairn.Session, stop cairn.Stop) error {
 	_, err := r.endChild(ctx, child, stop)
 	return err
-}
-
-// Awaited reports whether a child's parent waits for its answer, as it was when the child's run began: it does not wait
-// for a companion in the background. The mode that the companion has now does not matter.
-func (r *Runs) Awaited(ctx context.Context, child *cairn.Session) (bool, error) {
-	if child.Kind != cairn.ChildCompanion || child.RunID == "" {
-		return true, nil
-	}
-	run, err := driver.FindRun(ctx, r.Store, child.ID, child.RunID)
-	if errors.Is(err, cairn.ErrNotFound) {
-		return true, nil
-	}
-	return err == nil && !run.Background, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/inbox"
+	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -54,12 +55,16 @@ func (r *Runs) FailCorrupt(ctx context.Context, id string, cause error) error {
 	var before []cairn.Event
 	if row.Status == cairn.SessionActive {
 		before = append(before, discarded(row))
+		if staged, err := driver.StagedOf(ctx, r.Store, id, step.ID(row.RunID, row.Step+1)); err == nil {
+			left, _ := LeftEffects(c, staged, row, "the session cannot be read") // none that cannot be read either
+			before = append(before, left...)
+		}
 	}
-	after, deliver, err := r.commitEnd(ctx, row, c, before...)
+	after, finish, err := r.commitEnd(ctx, row, c, before...)
 	if err != nil {
 		return err
 	}
-	defer deliver()
+	defer finish()
 	r.Evict(row.RootID)
 	r.Logger.Error("cannot read a session; failed its run", "session", id, "run", run.ID, "error", cause)
 	// What could not be ended before, and what an old process began until the commit took its lease.

@@ -12,10 +12,11 @@ import (
 
 // EndDead ends the run of a process that died, without driving it on.
 func (r *Runs) EndDead(ctx context.Context, row *cairn.Session, stop cairn.Stop) error {
+	how := cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonInterrupted, StopReason: stop.Reason, StoppedBy: stop.By}
 	if stop.Kind == cairn.StopAbort {
-		return r.endDead(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonAborted, StopReason: stop.Reason, Error: Aborted(stop)})
+		how.Status, how.Reason, how.Error = cairn.RunFailed, cairn.ReasonAborted, Aborted(stop)
 	}
-	return r.endDead(ctx, row, cairn.Run{Status: cairn.RunInterrupted, Reason: cairn.ReasonInterrupted, StopReason: stop.Reason})
+	return r.endDead(ctx, row, how)
 }
 
 // keepsStep reports whether the step under way of a session has facts that the next lease holder uses, with an agent
@@ -35,7 +36,7 @@ func (r *Runs) Abandon(ctx context.Context, row *cairn.Session) error {
 
 // endDead ends the run of a process that died, with the status and reasons of how. Its sub-agents end first.
 func (r *Runs) endDead(ctx context.Context, row *cairn.Session, how cairn.Run) error {
-	stop := cairn.Stop{Kind: cairn.StopInterrupt, Reason: how.StopReason}
+	stop := cairn.Stop{Kind: cairn.StopInterrupt, Reason: how.StopReason, By: how.StoppedBy}
 	if how.Status == cairn.RunFailed {
 		stop.Kind = cairn.StopAbort
 	}
@@ -46,17 +47,18 @@ func (r *Runs) endDead(ctx context.Context, row *cairn.Session, how cairn.Run) e
 	if err != nil {
 		return err
 	}
-	run.Status, run.Reason, run.StopReason, run.Error = how.Status, how.Reason, how.StopReason, how.Error
+	run.Status, run.Reason, run.Error = how.Status, how.Reason, how.Error
+	run.StopReason, run.StoppedBy = how.StopReason, how.StoppedBy
 	stepID := step.ID(row.RunID, row.Step+1)
 	staged, err := driver.StagedOf(ctx, r.Store, row.ID, stepID)
 	if err != nil {
 		return err
 	}
 	spent := step.SpentIn(staged, stepID)
-	run.Usage = run.Usage.Add(spent)
+	run.Usage = run.Usage.Add(spent.Usage)
 	c := &driver.Commit{
 		Guard: driver.Guard{Lapsed: true, Version: row.Version},
-		Usage: spent, EndRun: run, Status: StatusAfter(how.Status), DropStaged: true,
+		Usage: spent.Usage, UsageEntries: spent.Entries, EndRun: run, Status: StatusAfter(how.Status), DropStaged: true,
 		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: r.Owner}, // fences off the old process, which may be alive
 	}
 	if row.SuspendedStep != "" {
@@ -71,11 +73,15 @@ func (r *Runs) endDead(ctx context.Context, row *cairn.Session, how cairn.Run) e
 	if err := r.TakeAdditions(ctx, c, row, run.ID); err != nil {
 		return err
 	}
-	row, deliver, err := r.commitEnd(ctx, row, c, discarded(row))
+	left, err := LeftEffects(c, staged, row, "the run ended with its process")
 	if err != nil {
 		return err
 	}
-	defer deliver()
+	row, finish, err := r.commitEnd(ctx, row, c, append([]cairn.Event{discarded(row)}, left...)...)
+	if err != nil {
+		return err
+	}
+	defer finish()
 	// The old process may have been alive until the commit took its lease, and may have begun sub-agents until then.
 	if err := r.ReapChildren(ctx, row, time.Time{}); err != nil {
 		return err
@@ -95,17 +101,16 @@ func (r *Runs) crashedRun(ctx context.Context, row *cairn.Session) (*cairn.Run, 
 	return run, nil
 }
 
-// commitEnd commits the end of a run that no process drives, with its events behind some others, once the stop that it
-// owes to work elsewhere is recorded, see [owed.Stops.Record]. deliver delivers that stop; it is called last, since it may
-// take long.
-func (r *Runs) commitEnd(ctx context.Context, row *cairn.Session, c *driver.Commit, before ...cairn.Event) (after *cairn.Session, deliver func(), err error) {
-	stop, err := r.RemoteStops.Record(ctx, c.EndRun, row.ID)
+// commitEnd commits the end of a run that no process drives, with its events behind some others, once it is recorded, see
+// [Runs.RecordEnd]. The caller calls finish last, since it may take long.
+func (r *Runs) commitEnd(ctx context.Context, row *cairn.Session, c *driver.Commit, before ...cairn.Event) (after *cairn.Session, finish func(), err error) {
+	left, err := r.RecordEnd(ctx, c.EndRun, row)
 	if err != nil {
 		return nil, nil, err
 	}
 	c.Events = r.Ends(row, c, before...)
 	after, err = r.Write(ctx, row.ID, row, c)
-	return after, func() { stop(ctx) }, err
+	return after, func() { left(ctx) }, err
 }
 
 // Ends returns the events of a commit to a session that ends a run, behind some others: its messages, the results with

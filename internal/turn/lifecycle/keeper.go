@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/internal/turn"
 )
 
@@ -56,10 +57,16 @@ func (r *Runs) Keeps(row *cairn.Session) bool {
 
 // CheckKeeper returns ErrAlreadyRunning if the keeper still drives the run of an active session whose lease has lapsed.
 // Like a heartbeat, that renews the lease, so no other process asks until it lapses again. A run that was asked to stop
-// is not kept, because the requester would wait for the host.
+// is not kept, because the requester would wait for the host. Nor is one that a [host.StepKeeper] drives within the step
+// of its parent.
 func (r *Runs) CheckKeeper(ctx context.Context, row *cairn.Session) error {
 	if !r.Keeps(row) {
 		return nil
+	}
+	if _, steps := r.keeper.(host.StepKeeper); steps && row.ParentID != "" {
+		if awaited, err := r.Awaited(ctx, row); err != nil || awaited {
+			return err
+		}
 	}
 	b := turn.Begun{
 		Position: turn.Position{SessionID: row.ID, Agent: row.Agent, RunID: row.RunID, Token: row.Lease.Token, Step: row.Step},

@@ -18,6 +18,8 @@ import (
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/turn"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
+	"github.com/cairn-agents/cairn/internal/turn/learning"
+	"github.com/cairn-agents/cairn/internal/turn/periods"
 	"github.com/cairn-agents/cairn/internal/turn/remotestop"
 	"github.com/cairn-agents/cairn/internal/turn/session"
 	"github.com/cairn-agents/cairn/internal/turn/step"
@@ -35,6 +37,8 @@ type Config struct {
 	// OwnLog says that Log is the store's own, to which its commits append their events.
 	OwnLog bool
 	Agents func(name, version string) (*cairn.Agent, bool)
+	// Budgeted reports whether an agent that may make others run has a budget.
+	Budgeted func() bool
 	// Owner names this process in leases.
 	Owner string
 	// Go calls a function in a goroutine of its own, as the go statement does.
@@ -42,6 +46,8 @@ type Config struct {
 	// Behind calls a function in a goroutine that ends with the engine, as does the context that it is given. It may
 	// leave that out.
 	Behind func(func(context.Context))
+	// Finish is like Behind, but the end of the engine waits for the function, which is always called.
+	Finish func(func(context.Context))
 }
 
 // Runs are the runs of a process's sessions, from their begin to their end. It is safe for concurrent use.
@@ -52,6 +58,10 @@ type Runs struct {
 	User    user.Caller
 	// RemoteStops are the stops that ended runs owe to work elsewhere.
 	RemoteStops remotestop.Stops
+	// Periods are the budgets of periods.
+	Periods *periods.Periods
+	// Learning are the ended turns that memories are to learn from.
+	Learning *learning.Turns
 	// StoreBehind counts how often the store lacked writes of a session that this process knew of.
 	StoreBehind atomic.Int64
 	keeper      host.Keeper // the host, if it finds out by itself that a process has died; else nil
@@ -63,10 +73,51 @@ type Runs struct {
 // New returns the runs of a process.
 func New(c Config) *Runs {
 	r := &Runs{Config: c, Cache: session.NewCache(c.CacheSessions, c.CacheBytes), Journal: journal.NewLog(c.Log, c.OwnLog, c.Options),
-		User:        user.Caller{Options: c.Options, Go: c.Go, Executes: func(dialect string) error { return driver.Executes(c.Store, dialect) }},
+		User:        user.Caller{Options: c.Options, Go: c.Go, Executes: func(dialect string) error { return driver.Executes(c.Store, dialect) }, StoreBlob: c.storeBlob},
 		RemoteStops: remotestop.Stops{Options: c.Options, Store: c.Store, Records: c.Records, Agents: c.Agents, Behind: c.Behind}}
+	r.Learning = learning.New(learning.Turns{Options: c.Options, Store: c.Store, Records: c.Records, Agents: c.Agents, User: &r.User, Finish: c.Finish})
+	r.Periods = periods.New(c.Options, c.Store, c.Records)
 	r.keeper, _ = c.Host.(host.Keeper)
 	return r
+}
+
+// storeBlob stores a part of an artifact.
+func (c *Config) storeBlob(ctx context.Context, owner driver.BlobOwner, part []byte) (string, error) {
+	blobs, err := driver.BlobsOf(c.Store)
+	if err != nil {
+		return "", err
+	}
+	keys, err := blobs.Put(ctx, owner, part)
+	if err != nil {
+		return "", err
+	}
+	return keys[0], nil
+}
+
+// RecordEnd records what a run that is about to be committed as ended leaves to be done: the stop that it owes to work
+// elsewhere, and that its agent's memory is to learn from the turn. row is its session. The caller calls after once the end
+// is committed, and after everything else, since it may take long.
+func (r *Runs) RecordEnd(ctx context.Context, run *cairn.Run, row *cairn.Session) (after func(context.Context), err error) {
+	deliver, err := r.RemoteStops.Record(ctx, run, row.ID)
+	if err != nil {
+		return nil, err
+	}
+	learn, err := r.Learning.Record(ctx, run, row.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case learn == nil && !r.Periods.Applies():
+		return deliver, nil
+	}
+	return func(ctx context.Context) {
+		if r.Periods.Applies() {
+			r.Periods.End(ctx, run, row)
+		}
+		if learn != nil {
+			learn()
+		}
+		deliver(ctx)
+	}, nil
 }
 
 // Remote reports whether effects are remote: each may run in another process than the one before, so what one leaves for
@@ -118,7 +169,7 @@ func (r *Runs) Abandoned() int { return r.User.Abandoned() }
 // HasTool reports whether an agent has or is given a tool of some name. What toolsets offer is a session's matter, so
 // an agent with toolsets may have any.
 func (r *Runs) HasTool(a *cairn.Agent, name string) bool {
-	return len(a.Toolsets) > 0 || session.Named(name, a.Tools, r.CompanionTools(a))
+	return define.HasToolsets(a) || session.Named(name, a.Tools, r.CompanionTools(a))
 }
 
 // Evict drops what is kept in memory of the sessions of a tree that no run of this process drives.

@@ -25,6 +25,8 @@ type NewRun struct {
 	Messages []cairn.Message
 	// Model names the run's model. Nil means the agent's own or, for a run that continues another, that run's model.
 	Model *string
+	// TraceParent is the trace context of the caller; empty for none.
+	TraceParent string
 	// Hooks are called after those of the engine and the agent, while this process drives the run.
 	Hooks *cairn.Hooks
 	// Child is set if the session's parent begins the run. No other caller may run a child.
@@ -210,7 +212,7 @@ func (r *Runs) first(b *beginning, agent string, messages []cairn.Message, start
 	stamp(messages, b.RunID)
 	return &driver.Commit{
 		StartRun: &cairn.Run{ID: b.RunID, Agent: agent, AgentVersion: b.agent.Version, Kind: b.kind, Status: cairn.RunRunning, StartSequence: start,
-			Background: b.Background},
+			Background: b.Background, TraceParent: b.TraceParent},
 		Messages: messages, Status: cairn.SessionActive, LogSequence: start,
 		Lease: driver.LeaseChange{Action: driver.LeaseTake, Owner: r.Owner, TTL: r.LeaseTTL},
 	}
@@ -222,7 +224,11 @@ func (r *Runs) chooseModel(ctx context.Context, b *beginning) (string, error) {
 	switch {
 	case b.Model != nil:
 		name = *b.Model
-	case b.kind == cairn.RunExecute || len(b.agent.Models) == 0 || b.row.RunID == "":
+	case b.row == nil || len(b.agent.Models) == 0:
+	case b.kind == cairn.RunExecute || b.row.RunID == "":
+		if b.row.Branch != nil {
+			name = b.row.Branch.Model
+		}
 	default:
 		run, err := r.lastRun(ctx, b)
 		if err != nil {
@@ -279,7 +285,7 @@ func (r *Runs) begins(b *beginning, row *cairn.Session, first int) []cairn.Event
 	c, run := b.commit, b.commit.StartRun
 	run.FirstMessage = first
 	list := journal.Begin(run, first+len(c.Messages), c.Messages)
-	if row.SuspendedStep != "" && c.Suspend == nil {
+	if row.SuspendedStep != "" && c.Suspend == nil && b.live.AtBudget() == nil { // at a budget, the step begins anew
 		list = append(list, journal.StepStart(1))
 	}
 	if len(c.Messages) > 0 && c.Messages[0].Origin == cairn.OriginWithdrawn { // closes calls of earlier runs

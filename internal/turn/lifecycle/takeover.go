@@ -19,6 +19,28 @@ func (r *Runs) Recover(ctx context.Context, id string, hooks *cairn.Hooks) (turn
 	return r.part(ctx, l, err)
 }
 
+// Succeed takes a run over from a process that drives it under the lease of a position for a host, and that may be
+// alive, as Recover does without asking the host. The error is ErrFenced if that lease does not hold the session any
+// more, and ErrAlreadyRunning if that process has just renewed it.
+func (r *Runs) Succeed(ctx context.Context, at turn.Position) (turn.Begun, error) {
+	if _, err := r.Store.Renew(ctx, at.SessionID, at.Token, 0); err != nil {
+		return turn.Begun{}, err
+	}
+	row, err := driver.Load(ctx, r.Store, at.SessionID)
+	if err == nil {
+		err = driver.Guard{Token: at.Token}.CheckToken(row)
+	}
+	if err != nil {
+		return turn.Begun{}, err
+	}
+	a, err := r.agentOfRun(ctx, row)
+	if err != nil {
+		return turn.Begun{}, err
+	}
+	l, err := r.inherit(ctx, row, a, nil)
+	return r.part(ctx, l, err)
+}
+
 // StopDead stops the run of a process that died. If its step under way has facts that last, the run is taken over: it
 // must be driven, and ends as the recorded stop says with what its tools did. Otherwise StopDead ends it, and Begun has
 // no RunID.
@@ -54,6 +76,11 @@ func (r *Runs) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*se
 			return nil, err
 		}
 	}
+	return r.inherit(ctx, row, a, hooks)
+}
+
+// inherit takes the lapsed lease of a session, or fails its run.
+func (r *Runs) inherit(ctx context.Context, row *cairn.Session, a *cairn.Agent, hooks *cairn.Hooks) (*session.Live, error) {
 	if row.Recoveries >= r.MaxRecoveries {
 		cause := cairn.Errorf(cairn.ErrCrashLoop, "the run was taken over %d times without committing a step", row.Recoveries)
 		return nil, r.endDead(ctx, row, cairn.Run{Status: cairn.RunFailed, Reason: cairn.ReasonError, Error: cause})
@@ -62,7 +89,7 @@ func (r *Runs) takeOver(ctx context.Context, id string, hooks *cairn.Hooks) (*se
 	if err != nil {
 		return nil, err
 	}
-	defer r.Cache.Expect(id, taken.RunID)() // a stop request may come before this process has the run in memory
+	defer r.Cache.Expect(row.ID, taken.RunID)() // a stop request may come before this process has the run in memory
 	l, err := r.assume(ctx, taken, a, hooks)
 	if err != nil && ctx.Err() != nil {
 		r.releaseUnused(ctx, taken)

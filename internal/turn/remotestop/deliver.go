@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn/retry"
@@ -147,31 +146,12 @@ func (s *Stops) redeliver(ctx context.Context, rec *driver.Record, o *Stop) erro
 	return err
 }
 
-// Pauses is what a worker remembers of the stops that it could not deliver: when each, or the stops of one agent that
-// cannot be reached, are attempted again. The zero value is ready; it is for one goroutine.
-type Pauses struct {
-	by map[string]pause // record or agent
-}
-
-type pause struct {
-	until    time.Time
-	attempts int
-}
-
-func (p *Pauses) has(key string, now time.Time) bool { return now.Before(p.by[key].until) }
-
-func (p *Pauses) add(key string, now time.Time) {
-	if p.by == nil {
-		p.by = map[string]pause{}
-	}
-	n := p.by[key].attempts
-	p.by[key] = pause{now.Add(retry.Backoff(firstPause, longestPause, n)), n + 1}
-}
+// Pauses returns what a worker remembers between calls of [Stops.DeliverRecorded].
+func Pauses() *retry.Pauses { return &retry.Pauses{First: firstPause, Longest: longestPause} }
 
 // DeliverRecorded delivers the stops that are recorded for agents of this process. The error says that the records
 // could not be read.
-func (s *Stops) DeliverRecorded(ctx context.Context, pauses *Pauses) error {
-	seen := map[string]bool{}
+func (s *Stops) DeliverRecorded(ctx context.Context, pauses *retry.Pauses) error {
 	for rec, err := range driver.All(func(cursor string) (driver.Page[driver.Record], error) {
 		return s.Records.List(ctx, driver.RecordQuery{Namespace: driver.StopRecords, Cursor: cursor})
 	}) {
@@ -183,8 +163,7 @@ func (s *Stops) DeliverRecorded(ctx context.Context, pauses *Pauses) error {
 			continue // of a version to come; it expires
 		}
 		agent, now := "agent "+o.Agent, s.Now()
-		seen[rec.Key], seen[agent] = true, true
-		if pauses.has(rec.Key, now) || pauses.has(agent, now) {
+		if alone, away := pauses.Has(rec.Key, now), pauses.Has(agent, now); alone || away {
 			continue
 		}
 		err := s.redeliver(ctx, rec, o)
@@ -192,17 +171,13 @@ func (s *Stops) DeliverRecorded(ctx context.Context, pauses *Pauses) error {
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, cairn.ErrUnavailable): // nor can it be for the others
-			pauses.add(agent, now)
+			pauses.Add(agent, now)
 		case err != nil:
-			pauses.add(rec.Key, now)
+			pauses.Add(rec.Key, now)
 		default:
-			delete(pauses.by, agent)
+			pauses.End(agent)
 		}
 	}
-	for key := range pauses.by {
-		if !seen[key] {
-			delete(pauses.by, key)
-		}
-	}
+	pauses.Tidy()
 	return nil
 }

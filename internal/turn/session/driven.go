@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/ops"
+	"github.com/cairn-agents/cairn/internal/turn/budget"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/internal/turn/transcript"
@@ -48,6 +49,14 @@ func (l *Live) LeftOut(pinned map[string]json.RawMessage) []error {
 
 // Shared reports whether the run's effects may each be executed by another process, so that facts are kept for those.
 func (l *Live) Shared() bool { return l.sink != nil }
+
+// Accounts returns the budgets that model calls of the run must fit; ok is false if they are not known.
+func (l *Live) Accounts() (list []budget.Account, ok bool) {
+	return l.accounts, l.accountsOf != "" && l.accountsOf == l.Run.ID
+}
+
+// SetAccounts sets the budgets that model calls of the run must fit.
+func (l *Live) SetAccounts(list []budget.Account) { l.accounts, l.accountsOf = list, l.Run.ID }
 
 // Sink returns where facts of the run are kept: own, if they stay in this process.
 func (l *Live) Sink(own Sink) Sink {
@@ -115,12 +124,13 @@ func (l *Live) Marks(out *Outcome) []cairn.Event {
 		data, _ := json.Marshal(out.About) // it was made of JSON
 		list = append(list, cairn.Event{Type: cairn.EventContextChanged, Step: st.Number, Name: journal.SessionChanged, Data: data})
 	}
-	usage := out.Usage
+	list = append(list, out.Warnings...)
+	usage := out.Usage.Usage
 	switch {
 	case out.Counts:
-		list = append(list, cairn.Event{Type: cairn.EventUsage, Step: st.Number, Usage: &usage})
+		list = append(list, journal.Usage(st.Number, &usage, out.Usage.Entries))
 	case Paid(usage): // the step leaves nothing else
-		list = append(list, cairn.Event{Type: cairn.EventUsage, Usage: &usage})
+		list = append(list, journal.Usage(0, &usage, out.Usage.Entries))
 	}
 	return list
 }
@@ -140,13 +150,27 @@ func (l *Live) Ended(out *Outcome) *step.Ended {
 }
 
 // Loses counts the usage of a model call that was cut because the run was released.
-func (l *Live) Loses(used cairn.Usage) { l.lost = l.lost.Add(used) }
+func (l *Live) Loses(used step.Bill) { l.lost = l.lost.Add(used) }
 
 // KeepsAlone says which reply only this process has; nil if another lease holder would find it in the store.
-func (l *Live) KeepsAlone(r *step.Reply) { l.unkept = r }
+func (l *Live) KeepsAlone(r *step.Reply) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.unkept = r
+}
+
+// Alone returns the reply of the step under way that only this process has, or nil.
+func (l *Live) Alone() *step.Reply {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.Step == nil || l.Step.Reply != l.unkept {
+		return nil
+	}
+	return l.unkept
+}
 
 // Unrecorded returns what models were paid for work of the run that is lost with this process.
-func (l *Live) Unrecorded() cairn.Usage {
+func (l *Live) Unrecorded() step.Bill {
 	sum := l.lost.Add(l.deferred.Paid)
 	if l.unkept != nil && l.Step != nil && l.Step.Reply == l.unkept {
 		sum = sum.Add(l.unkept.Usage)
@@ -154,18 +178,9 @@ func (l *Live) Unrecorded() cairn.Usage {
 	return sum
 }
 
-// Spent returns the usage of the step under way and of those deferred before it.
-func (l *Live) Spent() cairn.Usage {
-	sum := l.deferred.Usage.Add(l.Step.Spent)
-	if l.Step.Reply != nil {
-		sum = sum.Add(l.Step.Reply.Usage)
-	}
-	return sum
-}
-
 // RunUsage returns the usage of the run, with that of the step under way.
 func (l *Live) RunUsage(out *Outcome) cairn.Usage {
-	return l.Row.RunUsage.Add(l.deferred.Usage).Add(out.Usage)
+	return l.Row.RunUsage.Add(l.deferred.Usage.Usage).Add(out.Usage.Usage)
 }
 
 // Due returns what the next commit has of the deferred steps and of the step under way.
@@ -223,7 +238,7 @@ func (l *Live) Rebase(snap *driver.Contents, here time.Time, list []cairn.Op, dr
 	l.Sees(snap.Session, here)
 	l.calls = snap.Calls
 	l.results.Lost(snap.Cache)
-	if l.Step.Carried {
+	if l.Step.Carried || l.Step.Budget != nil {
 		l.Step.Attach(l.calls)
 	}
 	if err := l.Load(doc.Raw(), snap.Messages); err != nil {

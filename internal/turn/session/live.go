@@ -15,6 +15,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/budget"
 	"github.com/cairn-agents/cairn/internal/turn/clock"
 	"github.com/cairn-agents/cairn/internal/turn/journal"
 	"github.com/cairn-agents/cairn/internal/turn/step"
@@ -39,6 +40,9 @@ type known struct {
 	checked  bool                // the state is known to decode as the agent's type
 	calls    []cairn.PendingCall // the rows of the suspended step's calls, as of Row
 	results  Results
+	// The budgets of the run accountsOf; their agents may be replaced, so a later run looks for them again.
+	accounts   []budget.Account
+	accountsOf string
 }
 
 // Live is a session in memory: what the store holds, and the step under way. While a run drives the session, only the
@@ -64,7 +68,7 @@ type Live struct {
 	judged   *Outcome // the outcome of Step, if this process judged it
 	// lost is the usage of model calls that were cut when the run was released. unkept is the reply that only this
 	// process has; nil if another lease holder would find it in the store.
-	lost     cairn.Usage
+	lost     step.Bill
 	unkept   *step.Reply
 	deferred Deferred
 	// lastCommit is when the run's last commit was worked out, by the session's clock.
@@ -80,8 +84,8 @@ type Live struct {
 type Deferred struct {
 	Messages []cairn.Message
 	Ops      []cairn.Op
-	Usage    cairn.Usage
-	Paid     cairn.Usage // of the steps' own model calls, which no store has
+	Usage    step.Bill
+	Paid     step.Bill // of the steps' own model calls, which no store has
 	About    *driver.ContextChange
 	Steps    []int
 }
@@ -194,15 +198,35 @@ func (l *Live) Fingerprint(req *cairn.Request, changed bool) *cairn.Fingerprint 
 	return f
 }
 
+// Tainted implements user.Session. The messages that the step's request begins with count: the model has read them.
+func (l *Live) Tainted() bool {
+	tainted := l.index.Tainted()
+	if l.Step != nil && l.Step.Reply != nil {
+		for i := range l.Step.Reply.Context {
+			if trust := l.Step.Reply.Context[i].Trust; trust != "" {
+				tainted = trust == cairn.TrustTainted
+			}
+		}
+	}
+	return tainted
+}
+
+// Workspace implements user.Session.
+func (l *Live) Workspace() string { return l.index.Workspace() }
+
 // SwitchedOff implements user.Session.
 func (l *Live) SwitchedOff() []string { return slices.Sorted(maps.Keys(l.index.Switched())) }
 
 // Info implements user.Session.
 func (l *Live) Info(step int) cairn.Step {
 	row := l.Row
-	return cairn.Step{SessionID: row.ID, RunID: l.Run.ID, Agent: row.Agent, UserID: row.UserID, Turn: l.Run.Turn, Number: step,
+	used := row.RunUsage
+	if l.Step != nil {
+		used = used.Add(l.Spent().Usage)
+	}
+	return cairn.Step{Usage: used, SessionID: row.ID, RunID: l.Run.ID, Agent: row.Agent, UserID: row.UserID, Turn: l.Run.Turn, Number: step,
 		Title: row.Title, Tags: slices.Clone(row.Tags), Metadata: row.Metadata.Clone(), ExpiresAt: row.ExpiresAt,
-		TraceParent: row.TraceParent, ParentID: row.ParentID, RootID: row.RootID}
+		TraceParent: row.TraceParent, ParentID: row.ParentID, RootID: row.RootID, Incarnation: row.Incarnation}
 }
 
 // Hooks implements user.Session.
@@ -400,4 +424,13 @@ func Named(name string, lists ...[]cairn.Tool) bool {
 	return slices.ContainsFunc(lists, func(list []cairn.Tool) bool {
 		return slices.ContainsFunc(list, func(t cairn.Tool) bool { return t.Name() == name })
 	})
+}
+
+// Spent returns the usage of the step under way and of those deferred before it.
+func (l *Live) Spent() step.Bill {
+	sum := l.deferred.Usage.Add(l.Step.Spent)
+	if l.Step.Reply != nil {
+		sum = sum.Add(l.Step.Reply.Usage)
+	}
+	return sum
 }

@@ -34,11 +34,21 @@ func (l *Live) Offered(context []cairn.Message) []cairn.Tool {
 	return l.offeredBy(context).tools
 }
 
+// Effectful reports whether the session's model may call effectful tools.
+func (l *Live) Effectful() bool {
+	for _, list := range [][]cairn.Tool{l.agent.Tools, l.extra, l.Offered(nil)} {
+		if slices.ContainsFunc(list, func(t cairn.Tool) bool { return define.Of(&t).Effectful }) {
+			return true
+		}
+	}
+	return false
+}
+
 // Listed returns the tools that the model is sent along with the given context messages: all that are not deferred.
 func (l *Live) Listed(context []cairn.Message) []cairn.Tool { return l.offeredBy(context).listed }
 
 // offers reports whether the session may have tools in addition to its agent's own and those it is given.
-func (l *Live) offers() bool { return len(l.agent.Toolsets) > 0 || define.Defers(l.agent) }
+func (l *Live) offers() bool { return define.HasToolsets(l.agent) || define.Defers(l.agent) }
 
 func (l *Live) offeredBy(context []cairn.Message) offered {
 	pinned, found, off := l.pinned(context), l.index.Found(), l.index.Switched()
@@ -46,7 +56,7 @@ func (l *Live) offeredBy(context []cairn.Message) offered {
 	defer l.mu.Unlock()
 	if o := &l.offered; !o.made || o.found != found || !maps.Equal(off, o.off) || !maps.EqualFunc(pinned, o.from, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) }) {
 		*o = offered{made: true, from: pinned, found: found, off: maps.Clone(off)}
-		if len(l.agent.Toolsets) > 0 {
+		if define.HasToolsets(l.agent) {
 			o.tools, _ = define.Offered(l.agent, l.extra, pinned) // errors were logged when the tools were pinned
 		}
 		l.deferSome(o)

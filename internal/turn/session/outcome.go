@@ -28,10 +28,11 @@ type Outcome struct {
 	Ops        []cairn.Op
 	Patch      []cairn.PatchOp
 	Conflicts  []cairn.StateConflict // between calls that ran at the same time
-	Usage      cairn.Usage
+	Usage      step.Bill
 	Statements []driver.Statement
 	About      *driver.ContextChange // of the session's title, tags and metadata; nil for none
 	Checkpoint bool                  // a checkpoint was asked for
+	Warnings   []cairn.Event         // of a budget
 	Counts     bool                  // the step has something to keep
 	Waits      bool                  // calls are pending
 	End        *cairn.Run
@@ -170,18 +171,17 @@ func (out *Outcome) Answers(st *step.Step) bool { return len(st.Calls) == 0 && !
 
 // Count adds a call that has its result to the step's usage and to the cache of tool results.
 func (out *Outcome) Count(l *Live, a *cairn.Agent, st *step.Step, c *step.Call) {
-	out.Usage.ToolCalls++
-	out.Usage.ToolCacheHits += l.Remember(a, c, out.At)
+	e := step.CallEntry(c.Use.Tool, c.Result.Result)
+	e.Usage.ToolCacheHits, e.Duration = l.Remember(a, c, out.At), cairn.Duration(c.Result.Took)
 	if st.RanChild(c) {
-		out.Usage.SubAgentRuns++
+		e = step.RanAgent(e, c.AgentConsulted())
 	}
+	out.Usage.Enter(e)
 	for _, p := range c.Rows() {
 		if a := p.Answer; a != nil && a.Kind != cairn.DecisionTimeout {
-			out.Usage.WaitSeconds += int64(max(0, a.At.Sub(p.CreatedAt)).Round(time.Second) / time.Second)
+			waited := int64(max(0, a.At.Sub(p.CreatedAt)).Round(time.Second) / time.Second)
+			out.Usage.Enter(cairn.UsageEntry{Kind: cairn.UsageWait, Name: c.Use.Tool, Usage: cairn.Usage{WaitSeconds: waited}})
 		}
-	}
-	if c.Result.Result.IsError {
-		out.Usage.ToolErrors++
 	}
 }
 
@@ -195,22 +195,18 @@ func (l *Live) account(out *Outcome, w *step.Writes) {
 			out.Logger.Warn("usage not recorded: the name "+problem, "session", l.Row.ID, "name", name, "amount", n)
 			continue
 		}
-		out.Usage = out.Usage.Add(cairn.Usage{Custom: map[string]float64{name: n}})
+		out.Usage.Enter(cairn.UsageEntry{Kind: cairn.UsageCustom, Name: name, Usage: cairn.Usage{Custom: map[string]float64{name: n}}})
 	}
 }
 
 // Bound drops the model's counts from a step's usage if a total of the session would be too large with them.
 func (l *Live) Bound(out *Outcome) {
-	sum := l.deferred.Usage.Add(out.Usage)
+	sum := l.deferred.Usage.Add(out.Usage).Usage
 	for _, total := range [...]cairn.Usage{l.Row.Usage, l.Row.RunUsage} {
 		total = total.Add(sum)
 		if err := total.Validate(); err != nil {
 			out.Logger.Warn("invalid usage of a model call ignored", "session", l.Row.ID, "error", err)
-			u := &out.Usage
-			u.InputTokens, u.OutputTokens, u.ReasoningTokens, u.CachedTokens = 0, 0, 0, 0
-			u.CacheWriteTokens, u.CacheWriteHourTokens = 0, 0
-			u.WebSearches, u.FileSearches = 0, 0
-			u.CostNanos, u.PricedCalls = 0, 0
+			out.Usage = out.Usage.Uncounted()
 			return
 		}
 	}

@@ -22,9 +22,9 @@ type Sink interface {
 }
 
 // Reopen makes st the continuation of the suspended step, from the transcript and the rows of its calls. It reports
-// false if the session has no suspended step.
+// false if the session has no suspended step, or one that was suspended before its reply.
 func (l *Live) Reopen(st *step.Step) bool {
-	if l.Row.SuspendedStep == "" {
+	if l.Row.SuspendedStep == "" || l.AtBudget() != nil {
 		return false
 	}
 	reply, open := transcript.Unanswered(l.Messages)
@@ -97,9 +97,26 @@ func (l *Live) SuspendedStep(st *step.Step) string {
 	return st.ID
 }
 
+// AtBudget returns the row of the call that asks to raise a budget if the suspended step is one that waits for that, or
+// did; else nil.
+func (l *Live) AtBudget() *cairn.PendingCall {
+	if l.Row.SuspendedStep == "" {
+		return nil
+	}
+	for i := range l.calls {
+		if l.calls[i].Kind == cairn.CallBudget && l.calls[i].StepID == l.Row.SuspendedStep {
+			return &l.calls[i]
+		}
+	}
+	return nil
+}
+
 // Waiting returns what the session's row records about a step that is suspended.
 func (l *Live) Waiting(st *step.Step) *driver.Suspend {
 	s := &driver.Suspend{StepID: l.SuspendedStep(st)}
+	if p := st.Limit(); p != nil {
+		s.OpenCalls, s.NextDeadline = 1, p.Deadline
+	}
 	for _, c := range st.Calls {
 		if !c.Waits() {
 			continue
@@ -142,6 +159,9 @@ func (l *Live) NewStep(number int) *step.Step {
 	st := step.New(l.Row.RunID, number, l.agent.Tools, l.extra)
 	if l.offers() {
 		st.Offered = l.Offered
+	}
+	if p := l.AtBudget(); p != nil {
+		st.Add(&step.Row{Call: p})
 	}
 	return st
 }

@@ -67,12 +67,22 @@ func Lasting(list []driver.Staged) bool {
 	return slices.ContainsFunc(list, func(p driver.Staged) bool { return !ofOneLease(p.Key) && !strings.HasPrefix(p.Key, spentPlace) })
 }
 
+// LastEnded returns the number of the last step of a run that has ended under a lease: committed, the number of the last
+// of which is given, or deferred to a later commit, according to staged facts.
+func LastEnded(list []driver.Staged, runID string, committed int, lease int64) int {
+	last, ended := committed, key(&Ended{}, lease)
+	for slices.ContainsFunc(list, func(p driver.Staged) bool { return p.StepID == ID(runID, last+1) && p.Key == ended }) {
+		last++
+	}
+	return last
+}
+
 // spentPlace begins the places of [Spent].
 const spentPlace = "spent:"
 
 // SpentIn returns what models were paid, according to staged facts of a step, for work that is not stored. It leaves
 // out facts that do not decode.
-func SpentIn(list []driver.Staged, stepID string) (sum cairn.Usage) {
+func SpentIn(list []driver.Staged, stepID string) (sum Bill) {
 	for i := range list {
 		if p := &list[i]; p.StepID == stepID && strings.HasPrefix(p.Key, spentPlace) {
 			if f, err := decode(p); err == nil {
@@ -109,6 +119,40 @@ func decode(p *driver.Staged) (Staged, error) {
 		return Staged{}, cairn.Errorf(cairn.ErrCorrupt, "fact of a result has no result")
 	}
 	return Staged{Fact: f, By: e.By}, nil
+}
+
+// EffectsIn returns the rows that calls have in the ledger of effects, according to the facts of their step.
+func EffectsIn(facts []Staged) (rows []cairn.PendingCall) {
+	calls := map[string]*Call{}
+	var order []*Call
+	of := func(id string) *Call {
+		if calls[id] == nil {
+			calls[id] = &Call{}
+			order = append(order, calls[id])
+		}
+		return calls[id]
+	}
+	for _, s := range facts {
+		switch f := s.Fact.(type) {
+		case *Sent:
+			if c := of(f.CallID); c.Sent == nil || f.Number > c.Sent.Number {
+				c.Sent = f
+			}
+		case *Wait:
+			if c := of(f.CallID); f.Pending != nil {
+				c.Wait = f
+				c.attach(f.Pending)
+			}
+		case *Result:
+			of(f.Result.CallID).Result = f
+		}
+	}
+	for _, c := range order {
+		if row := c.Ledger(); row != nil && row.Effect != nil {
+			rows = append(rows, *row)
+		}
+	}
+	return rows
 }
 
 // Standing returns the fact that has the place of another one, and the attempt that staged it; nil if there is none.

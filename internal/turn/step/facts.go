@@ -17,6 +17,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/budget"
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
@@ -28,7 +29,8 @@ type Fact interface {
 }
 
 // Writes are what user code wrote through its handle: operations on the state, context for the model, usage, statements
-// for the store's database, the session's title, tags and metadata, and a request for a checkpoint.
+// for the store's database, the session's title, tags and metadata, its workspace, artifacts, and a request for a
+// checkpoint.
 type Writes struct {
 	Ops        []cairn.Op         `json:"ops,omitempty"`
 	Context    []cairn.Message    `json:"context,omitempty"`
@@ -39,6 +41,10 @@ type Writes struct {
 	About *driver.ContextChange `json:"about,omitempty"`
 	// Emitted is what pages are to show, oldest first.
 	Emitted []cairn.Data `json:"emitted,omitempty"`
+	// Workspace is the reference of the session's workspace after the call; empty if it stays.
+	Workspace string `json:"workspace,omitempty"`
+	// Artifacts are the files that the call made for the user.
+	Artifacts []cairn.Artifact `json:"artifacts,omitempty"`
 }
 
 // maxEmitted is how many bytes of emitted data are kept.
@@ -64,7 +70,7 @@ func (w *Writes) Emit(d cairn.Data) {
 
 // Empty reports whether nothing was written.
 func (w *Writes) Empty() bool {
-	return w == nil || len(w.Ops)+len(w.Context)+len(w.Usage)+len(w.Statements)+len(w.Emitted) == 0 && !w.Checkpoint && w.About == nil
+	return w == nil || len(w.Ops)+len(w.Context)+len(w.Usage)+len(w.Statements)+len(w.Emitted)+len(w.Workspace)+len(w.Artifacts) == 0 && !w.Checkpoint && w.About == nil
 }
 
 // Opening is what the hooks of the run's beginning wrote. It belongs to the run's first step.
@@ -78,7 +84,7 @@ type Reply struct {
 	Message *cairn.Message `json:"message,omitempty"`
 	// Context lists the messages that were added to the request for this step.
 	Context []cairn.Message `json:"context,omitempty"`
-	Usage   cairn.Usage     `json:"usage"`
+	Usage   Bill            `json:"usage"`
 	// Refused lists the ids of calls to tools that were off.
 	Refused []string     `json:"refused,omitempty"`
 	Failed  *cairn.Error `json:"failed,omitempty"`
@@ -92,6 +98,10 @@ type Reply struct {
 	Writes Writes `json:"writes"`
 	// Sequence is the log's last sequence once all of the reply was published; 0 if it is not known.
 	Sequence int64 `json:"sequence,omitempty"`
+	// Limit is the row of the call that asks to raise a budget, if no model was called because one is used up.
+	Limit *cairn.PendingCall `json:"limit,omitempty"`
+	// Before is what the budget of the session's agent had counted when the step began; nil without a budget.
+	Before *budget.Amount `json:"before,omitempty"`
 }
 
 // Started is the start of a call that consults another agent's session.
@@ -112,8 +122,8 @@ type Started struct {
 // work was stored: calls that were cut, and replies that only that process had.
 type Spent struct {
 	// By names the attempt that did the work.
-	By    string      `json:"by"`
-	Usage cairn.Usage `json:"usage"`
+	By    string `json:"by"`
+	Usage Bill   `json:"usage"`
 }
 
 // Attempt is the start of an attempt at a call's tool. For a run whose facts stay in memory, only the attempts after
@@ -122,6 +132,16 @@ type Attempt struct {
 	CallID string `json:"call_id"`
 	// Number counts the attempts, from 1.
 	Number int `json:"number"`
+}
+
+// Sent is the start of an attempt at the tool of an effectful call. It is staged before the tool's function is called, and
+// the next lease holder uses it.
+type Sent struct {
+	CallID string `json:"call_id"`
+	// Number counts the attempts of the step, from 1.
+	Number int `json:"number"`
+	// Row is the call's row in the ledger.
+	Row *cairn.PendingCall `json:"row"`
 }
 
 // Wait is why a call has no result yet: it is pending until a person answers it, or the session that it consults is
@@ -156,8 +176,12 @@ type Result struct {
 	Failed     *cairn.Error      `json:"failed,omitempty"`
 	// Feedback is what the guard sent back to the model for more work.
 	Feedback string `json:"feedback,omitempty"`
+	// Effect is the row of an effectful call whose tool was called, in its final state; otherwise nil.
+	Effect *cairn.PendingCall `json:"effect,omitempty"`
 	// Attempts is how often the tool was called; 0 for once.
 	Attempts int `json:"attempts,omitempty"`
+	// Took is how long the tool took, with all its attempts in the effect.
+	Took time.Duration `json:"took,omitempty"`
 	// Hit reports whether the result is from the tool's cache. Made is when a result to be cached was made.
 	Hit    bool      `json:"hit,omitempty"`
 	Made   time.Time `json:"made,omitzero"`
@@ -189,7 +213,7 @@ type Judgement struct {
 type Ended struct {
 	Messages  []cairn.Message       `json:"messages"`
 	Ops       []cairn.Op            `json:"ops,omitempty"`
-	Usage     cairn.Usage           `json:"usage"`
+	Usage     Bill                  `json:"usage"`
 	About     *driver.ContextChange `json:"about,omitempty"`
 	Cache     []driver.CacheEntry   `json:"cache,omitempty"`
 	CacheDrop []string              `json:"cache_drop,omitempty"`
@@ -204,6 +228,7 @@ func (f *Result) place() string  { return "call:" + f.Result.CallID }
 func (f *Wait) place() string    { return "call:" + f.CallID }
 func (f *Row) place() string     { return "row:" + f.Call.ID }
 func (f *Attempt) place() string { return "attempt:" + f.CallID + "/" + strconv.Itoa(f.Number) }
+func (f *Sent) place() string    { return "sent:" + f.CallID + "/" + strconv.Itoa(f.Number) }
 func (f *Started) place() string {
 	if f.Run == nil {
 		return "started:" + f.CallID
@@ -217,6 +242,7 @@ var stored = map[string]func() Fact{
 	"reply":     func() Fact { return new(Reply) },
 	"started":   func() Fact { return new(Started) },
 	"attempt":   func() Fact { return new(Attempt) },
+	"sent":      func() Fact { return new(Sent) },
 	"spent":     func() Fact { return new(Spent) },
 	"wait":      func() Fact { return new(Wait) },
 	"result":    func() Fact { return new(Result) },
@@ -235,6 +261,8 @@ func kind(f Fact) string {
 		return "started"
 	case *Attempt:
 		return "attempt"
+	case *Sent:
+		return "sent"
 	case *Spent:
 		return "spent"
 	case *Wait:

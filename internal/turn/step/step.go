@@ -2,7 +2,6 @@ package step
 
 import (
 	"bytes"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,8 +10,8 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/define"
 	"github.com/cairn-agents/cairn/internal/inbox"
-	"github.com/cairn-agents/cairn/internal/ops"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/budget"
 )
 
 // Step is a step under way: the fold of its facts. Facts of different calls may be added concurrently; all other facts
@@ -29,9 +28,12 @@ type Step struct {
 	Calls  []*Call
 	Judged *Judgement
 	// Spent is what models were paid for work that this step repeats.
-	Spent cairn.Usage
+	Spent Bill
 	// Carried reports whether an earlier run committed the reply: the step was suspended, and this run continues it.
 	Carried bool
+	// Budget is the row of the call that asked to raise a budget, if an earlier run was suspended before the step's model
+	// call; otherwise nil.
+	Budget *cairn.PendingCall
 	// Inherited reports whether a process died driving the step, so how far its calls got is unknown.
 	Inherited bool
 
@@ -39,36 +41,6 @@ type Step struct {
 	// Offered returns the tools of the agent's toolsets, given the messages that were added to the request for the
 	// step; nil if it has no toolsets.
 	Offered func(context []cairn.Message) []cairn.Tool
-}
-
-// Call is a call of a step: the fold of its facts.
-type Call struct {
-	Use *cairn.ToolUse
-	// Tool is the agent's current tool of that name; nil for an unknown tool, one that is off, and for __finish__.
-	Tool *define.Tool
-	// Off reports whether the tool was switched off when the model was asked.
-	Off bool
-	// Round is when the call runs, see [turn.Planned]: after all calls of earlier rounds, whose writes it sees.
-	Round int
-	// Cut is why the arguments are incomplete; empty if they are complete.
-	Cut cairn.FinishReason
-	// Row is the row of an approval or of a client tool's call, pending or answered; its Version is 0 until it is
-	// committed. Asked lists the rows of the tool's questions, in order.
-	Row   *cairn.PendingCall
-	Asked []*cairn.PendingCall
-	// Starts lists the starts of the other agent's session, the latest last.
-	Starts []*Started
-	// Published reports whether this process has published the call's start.
-	Published bool
-	// Attempts counts the known attempts at its tool.
-	Attempts int
-	// Wait is why the call has, or had, no result.
-	Wait *Wait
-	// Moved reports whether the session that the call waits for is no longer suspended, because another call gave it
-	// work.
-	Moved bool
-	// Result is nil until the call has a result.
-	Result *Result
 }
 
 // ID returns the id of a run's step.
@@ -114,6 +86,10 @@ func (s *Step) Add(f Fact) {
 		if c := s.Call(f.CallID); c != nil {
 			c.Attempts = max(c.Attempts, f.Number)
 		}
+	case *Sent:
+		if c := s.Call(f.CallID); c != nil && f.Number > c.Attempts {
+			c.Sent, c.Attempts = f, f.Number
+		}
 	case *Wait:
 		if c := s.Call(f.CallID); c != nil {
 			c.Wait = f
@@ -122,6 +98,9 @@ func (s *Step) Add(f Fact) {
 			}
 		}
 	case *Row:
+		if f.Call.Kind == cairn.CallBudget {
+			s.Budget = f.Call
+		}
 		if c := s.Call(inbox.ToolCall(f.Call)); c != nil {
 			c.attach(f.Call)
 		}
@@ -221,6 +200,16 @@ func (s *Step) setRounds() {
 	}
 }
 
+// Effects returns the rows that the step's calls have in the ledger of effects.
+func (s *Step) Effects() (rows []cairn.PendingCall) {
+	for _, c := range s.Calls {
+		if row := c.Ledger(); row != nil && row.Effect != nil {
+			rows = append(rows, *row)
+		}
+	}
+	return rows
+}
+
 // Order returns the calls in the order in which their writes take effect: by rounds, and within a round in call order.
 func (s *Step) Order() []*Call {
 	byRound := func(a, b *Call) int { return a.Round - b.Round }
@@ -309,11 +298,43 @@ func (s *Step) Plan() turn.Planned {
 
 // Waits reports whether calls of the step are pending, or would be had their answer not come so early.
 func (s *Step) Waits() bool {
-	return slices.ContainsFunc(s.Calls, func(c *Call) bool { return c.Waits() || c.ready() })
+	return s.Limit() != nil || slices.ContainsFunc(s.Calls, func(c *Call) bool { return c.Waits() || c.ready() })
+}
+
+// Limit returns the row of the call that asks to raise a budget before the step's model call; nil if none is used up.
+func (s *Step) Limit() *cairn.PendingCall {
+	if s.Reply == nil {
+		return nil
+	}
+	return s.Reply.Limit
+}
+
+// EndedByBudget reports whether the turn is to end because a person did not raise its budget, and it is still the same
+// period.
+func (s *Step) EndedByBudget() bool {
+	return s.Budget != nil && !budget.Raises(s.Budget) && !budget.Renewed(s.Budget)
 }
 
 // Delegates reports whether any call is one of a sub-agent or a companion.
 func (s *Step) Delegates() bool { return slices.ContainsFunc(s.Calls, (*Call).Delegates) }
+
+// WouldSend reports whether the step will have effectful calls once a reply is added.
+func (s *Step) WouldSend(r *Reply) bool {
+	if r.Message == nil {
+		return false
+	}
+	var offered []cairn.Tool
+	if s.Offered != nil {
+		offered = s.Offered(r.Context)
+	}
+	return slices.ContainsFunc(r.Message.Parts, func(p cairn.Part) bool {
+		if p.Type != cairn.PartToolUse || slices.Contains(r.Refused, p.ToolUse.CallID) {
+			return false
+		}
+		t := s.tool(p.ToolUse.Tool, offered)
+		return t != nil && t.Effectful
+	})
+}
 
 // WouldDelegate reports whether the step will delegate once a reply is added.
 func (s *Step) WouldDelegate(r *Reply) bool {
@@ -337,6 +358,8 @@ func (s *Step) Begun(c *Call) bool {
 		return c.Announced() || s.Carried && len(c.Rows()) == 0
 	case c.Attempts > 0 || c.Continues():
 		return true
+	case c.Tool != nil && c.Tool.Effectful: // its start would have been staged
+		return false
 	case !s.Inherited || c.Tool == nil || c.Tool.Func == nil || c.Row != nil && c.Row.Status != cairn.CallAnswered:
 		return false
 	}
@@ -393,16 +416,32 @@ func (s *Step) WaitReason() cairn.Reason {
 
 // Opens sets the deadlines of the calls that are opened at a time, by the session's clock, from which they count.
 func (s *Step) Opens(at time.Time) {
-	for _, c := range s.Calls {
-		if p := c.Open(); p != nil && p.Version == 0 && p.WaitAtMost > 0 && p.Deadline.IsZero() {
+	for _, p := range s.open() {
+		if (p.Version == 0 || p.Kind == cairn.CallEffect) && p.WaitAtMost > 0 && p.Deadline.IsZero() {
 			p.Deadline = at.Add(time.Duration(p.WaitAtMost)).Truncate(time.Microsecond)
 		}
 	}
 }
 
+// open returns the rows that are still unanswered.
+func (s *Step) open() (rows []*cairn.PendingCall) {
+	if p := s.Limit(); p != nil {
+		rows = append(rows, p)
+	}
+	for _, c := range s.Calls {
+		if p := c.Open(); p != nil {
+			rows = append(rows, p)
+		}
+	}
+	return rows
+}
+
 // Suspension returns what the step waits for, under the id of the step that opened its calls.
 func (s *Step) Suspension(openedBy string) *cairn.Suspension {
 	w := &cairn.Suspension{StepID: openedBy}
+	if p := s.Limit(); p != nil {
+		w.Calls = append(w.Calls, p.CallRef)
+	}
 	for _, c := range s.Calls {
 		switch {
 		case !c.Waits():
@@ -416,54 +455,9 @@ func (s *Step) Suspension(openedBy string) *cairn.Suspension {
 	return w
 }
 
-// Done reports whether the turn ends with the call.
-func (c *Call) Done() bool { return c.Result != nil && c.Result.Completion != nil }
-
-// Finishing reports whether the call may end the turn.
-func (c *Call) Finishing() bool {
-	return c.Use.Tool == cairn.FinishTool || c.Tool != nil && c.Tool.Finishes
-}
-
-// Ends reports whether the call of an agent ends the turn if it succeeds.
-func (c *Call) Ends(a *cairn.Agent) bool {
-	return c.Use.Tool == cairn.FinishTool && a.Output != nil || c.Tool != nil && c.Tool.Finishes
-}
-
-// Delegates reports whether the call is one of a sub-agent or a companion.
-func (c *Call) Delegates() bool {
-	return c.Tool != nil && (c.Tool.Delegates())
-}
-
-// Child returns the reference to the session that the call consults.
-func (c *Call) Child(sessionID, agent string) *cairn.ChildRef {
-	kind := cairn.ChildCompanion
-	if c.Tool != nil && c.Tool.Agent != nil {
-		kind = cairn.ChildSubAgent
-	}
-	return &cairn.ChildRef{CallID: c.Use.CallID, SessionID: sessionID, Agent: agent, Kind: kind}
-}
-
-// Consults reports whether the call gives an agent work.
-func (c *Call) Consults() bool {
-	return c.Delegates() && (c.Tool.Agent != nil || ConsultsCompanion(c.Use.Tool))
-}
-
 // ConsultsCompanion reports whether a tool is one of those that give a companion work.
 func ConsultsCompanion(tool string) bool {
 	return tool == cairn.CompanionSpawn || tool == cairn.CompanionSend
-}
-
-// Started returns the latest start of the consultation, or nil.
-func (c *Call) Started() *Started {
-	if n := len(c.Starts); n > 0 {
-		return c.Starts[n-1]
-	}
-	return nil
-}
-
-// Announced reports whether hooks were called for the consultation and the log has it.
-func (c *Call) Announced() bool {
-	return slices.ContainsFunc(c.Starts, func(s *Started) bool { return s.Announced })
 }
 
 // RanChild reports whether the call, which has its result, ran another agent's session, in this run or an earlier one.
@@ -471,109 +465,6 @@ func (s *Step) RanChild(c *Call) bool {
 	return c.Consults() && (s.Carried && len(c.Rows()) == 0 || c.Result.Result.Background != "" ||
 		c.Result.Consulted != nil && c.Result.Consulted.Status != "" ||
 		slices.ContainsFunc(c.Starts, func(s *Started) bool { return s.Run != nil }))
-}
-
-// HandedOver returns the run with the given id that was handed over to be driven, or nil.
-func (c *Call) HandedOver(runID string) *turn.Begun {
-	for _, s := range c.Starts {
-		if s.Run != nil && s.Run.RunID == runID {
-			return s.Run
-		}
-	}
-	return nil
-}
-
-// Waits reports whether the call has no result because an answer from outside is pending.
-func (c *Call) Waits() bool {
-	return c.Result == nil && (c.awaitsChild() && !c.Moved || c.Open() != nil)
-}
-
-// Continues reports whether the tool asked a question in an earlier run, whose log has the call's start.
-func (c *Call) Continues() bool { return len(c.Asked) > 0 && c.Asked[0].Version > 0 }
-
-// attach makes a row the call's own, or that of one of its questions.
-func (c *Call) attach(row *cairn.PendingCall) {
-	if !row.Kind.Asked() {
-		c.Row = row
-		return
-	}
-	at, there := slices.BinarySearchFunc(c.Asked, row.Number, func(q *cairn.PendingCall, n int) int { return q.Number - n })
-	if there {
-		c.Asked[at] = row
-	} else {
-		c.Asked = slices.Insert(c.Asked, at, row)
-	}
-}
-
-// Rows returns the rows that the call has in the table of calls, in the order in which they were opened.
-func (c *Call) Rows() []*cairn.PendingCall {
-	if c.Row == nil {
-		return c.Asked
-	}
-	return append([]*cairn.PendingCall{c.Row}, c.Asked...)
-}
-
-// Open returns the row that is still unanswered, or nil. A call has at most one.
-func (c *Call) Open() *cairn.PendingCall {
-	if n := len(c.Asked); n > 0 && c.Asked[n-1].Status == cairn.CallOpen {
-		return c.Asked[n-1]
-	}
-	if c.Row != nil && c.Row.Status == cairn.CallOpen {
-		return c.Row
-	}
-	return nil
-}
-
-// ready reports whether the call has no result yet although its answer has arrived: it came after the call's effect.
-func (c *Call) ready() bool {
-	return c.Result == nil && (c.Moved || slices.ContainsFunc(c.Rows(), func(p *cairn.PendingCall) bool { return p.Status == cairn.CallAnswered }))
-}
-
-// awaitsChild reports whether the call waits, or waited, for a suspended session.
-func (c *Call) awaitsChild() bool { return c.Wait != nil && c.Wait.Waiting != nil }
-
-// AwaitsCompanion returns the session id of the companion that the call waits for, or "".
-func (c *Call) AwaitsCompanion() string {
-	if !c.Waits() || !c.awaitsChild() || c.Tool == nil || !c.Tool.Companion {
-		return ""
-	}
-	return c.Wait.Child.SessionID
-}
-
-// AwaitsChild reports whether the call waits for another session.
-func (c *Call) AwaitsChild() bool { return c.Result == nil && c.awaitsChild() }
-
-// Input returns the arguments that the call's tool runs with: the model's, unless the approving reviewer changed them.
-func (c *Call) Input() json.RawMessage {
-	if edited := c.Edited(); edited != nil {
-		return edited
-	}
-	return c.Use.Input
-}
-
-// Edited returns the arguments with which the approving reviewer replaced the model's; nil if they are unchanged.
-func (c *Call) Edited() json.RawMessage {
-	if c.Row == nil || c.Row.Answer == nil || c.Row.Answer.Kind != cairn.DecisionApproved || len(c.Row.Answer.Value) == 0 {
-		return nil
-	}
-	was, err := ops.Canonical(c.Use.Input)
-	if is, failed := ops.Canonical(c.Row.Answer.Value); err == nil && failed == nil && bytes.Equal(is, was) {
-		return nil
-	}
-	return c.Row.Answer.Value
-}
-
-// Writes returns what the call's hooks and its tool have written so far; nil if nothing.
-func (c *Call) Writes() *Writes {
-	switch {
-	case c.Result != nil:
-		return &c.Result.Writes
-	case c.Wait != nil:
-		return &c.Wait.Writes
-	case len(c.Starts) > 0:
-		return &c.Started().Writes
-	}
-	return nil
 }
 
 // CheckpointID returns the id of the checkpoint that a step of a run makes.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/internal/turn"
+	"github.com/cairn-agents/cairn/internal/turn/budget"
 	"github.com/cairn-agents/cairn/internal/turn/step"
 	"github.com/cairn-agents/cairn/store/driver"
 )
@@ -256,18 +257,20 @@ func every() []step.Fact {
 	r := reply("a", "look")
 	r.Passed = []cairn.Event{{Type: cairn.EventToolStart, Origin: "far", CallID: "x", Data: json.RawMessage("1")}}
 	r.Said = "so"
-	r.Context, r.Usage, r.Refused, r.Failed, r.Writes, r.Sequence = []cairn.Message{cairn.Context("x")}, cairn.Usage{ModelCalls: 1}, []string{"a"}, failed, w, 7
-	r.Requested = "p:m"
+	r.Context, r.Usage, r.Refused, r.Failed, r.Writes, r.Sequence = []cairn.Message{cairn.Context("x")}, step.BillOf(cairn.UsageEntry{Kind: cairn.UsageModel, Name: "m", Usage: cairn.Usage{ModelCalls: 1}}), []string{"a"}, failed, w, 7
+	r.Requested, r.Limit, r.Before = "p:m", &cairn.PendingCall{CallRef: cairn.CallRef{ID: "limit"}}, &budget.Amount{Tokens: 7}
 	return []step.Fact{
 		&step.Opening{Writes: w}, r,
 		&step.Started{CallID: "a", Agent: "helper", ChildID: "child", Announced: true, Run: &turn.Begun{Position: turn.Position{RunID: "r1"}}, Writes: w},
 		&step.Attempt{CallID: "a", Number: 2},
-		&step.Spent{By: "me", Usage: cairn.Usage{DiscardedCalls: 1, InputTokens: 3}},
+		&step.Sent{CallID: "a", Number: 2, Row: &cairn.PendingCall{Effect: &cairn.Effect{State: cairn.EffectSent}}},
+		&step.Spent{By: "me", Usage: step.BillOf(cairn.UsageEntry{Kind: cairn.UsageModel, Usage: cairn.Usage{DiscardedCalls: 1, InputTokens: 3}})},
 		&step.Wait{CallID: "b", Pending: &cairn.PendingCall{CallRef: cairn.CallRef{ID: "b"}}, Waiting: &cairn.Suspension{StepID: "s"}, Child: &cairn.ChildRef{CallID: "b", SessionID: "child", Agent: "helper", Kind: cairn.ChildSubAgent}, Writes: w},
 		&step.Result{Result: &cairn.ToolResult{CallID: "a", Output: []byte(`1`)}, Began: true, Consulted: &step.Consulted{Agent: "h", ChildID: "c", Status: cairn.RunCompleted},
-			Closed: true, Completion: done, Failed: failed, Feedback: "f", Attempts: 2, Hit: true, Made: time.Unix(1, 0).UTC(), Writes: w},
+			Closed: true, Completion: done, Failed: failed, Feedback: "f", Attempts: 2, Took: time.Second, Hit: true, Made: time.Unix(1, 0).UTC(),
+			Effect: &cairn.PendingCall{Effect: &cairn.Effect{State: cairn.EffectConfirmed}}, Writes: w},
 		&step.Judgement{Writes: w, Completion: done, Failed: failed, Feedback: "f", Owes: true},
-		&step.Ended{Messages: []cairn.Message{cairn.Context("m")}, Ops: w.Ops, Usage: cairn.Usage{ToolCalls: 1}, Cache: []driver.CacheEntry{{Key: "k", Output: []byte(`1`)}}, CacheDrop: []string{"d"}, About: w.About},
+		&step.Ended{Messages: []cairn.Message{cairn.Context("m")}, Ops: w.Ops, Usage: step.BillOf(cairn.UsageEntry{Kind: cairn.UsageTool, Usage: cairn.Usage{ToolCalls: 1}}), Cache: []driver.CacheEntry{{Key: "k", Output: []byte(`1`)}}, CacheDrop: []string{"d"}, About: w.About},
 	}
 }
 

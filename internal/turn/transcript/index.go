@@ -34,6 +34,10 @@ type Index struct {
 	instructions, tools string
 	// summed reports whether a summary stands for older messages, whose call ids are not in calls.
 	summed bool
+	// tainted reports whether the session is tainted, see [cairn.Step.Taint].
+	tainted bool
+	// workspace is the reference of the session's workspace; "" for none.
+	workspace string
 }
 
 // Add updates the index with the next message.
@@ -50,6 +54,10 @@ func (x *Index) Add(m *cairn.Message) {
 	x.differs, x.leftOut = x.differs || notes(m), x.leftOut || m.LeftOut != nil
 	if m.Hidden {
 		x.addSwitches(m.Tools)
+		if m.Trust != "" {
+			x.tainted = m.Trust == cairn.TrustTainted
+		}
+		x.workspace = cmp.Or(m.Workspace, x.workspace)
 		if len(m.Pinned) > 0 {
 			if x.pinned == nil {
 				x.pinned = map[string]json.RawMessage{}
@@ -79,14 +87,15 @@ func (x *Index) Add(m *cairn.Message) {
 			if p.Result.Background != "" {
 				put(&x.away, p.Result.Background)
 			}
+			x.workspace = cmp.Or(p.Result.Workspace, x.workspace)
 		}
 	}
 }
 
 // restart resets what a summary states anew, as if it came first.
 func (x *Index) restart(s *cairn.Summary) {
-	x.off, x.away, x.pinned, x.found, x.blocks, x.summed = nil, nil, nil, nil, nil, true
-	x.instructions, x.tools = "", ""
+	x.off, x.away, x.pinned, x.found, x.blocks, x.summed, x.tainted = nil, nil, nil, nil, nil, true, false
+	x.instructions, x.tools, x.workspace = "", "", s.Workspace
 	for _, hash := range s.Blocks {
 		put(&x.blocks, hash)
 	}
@@ -106,7 +115,10 @@ func (x *Index) Summarise(m *cairn.Message) {
 			m.Tools[name] = false
 		}
 	}
-	m.Pinned = maps.Clone(x.pinned)
+	if x.tainted {
+		m.Trust = cairn.TrustTainted
+	}
+	m.Pinned, m.Summary.Workspace = maps.Clone(x.pinned), x.workspace
 	m.Summary.Background, m.Summary.Blocks = slices.Sorted(maps.Keys(x.away)), slices.Sorted(maps.Keys(x.blocks))
 	if m.Summary.Found = slices.Sorted(maps.Keys(x.found)); len(m.Summary.Found) > 0 {
 		names := strings.Join(m.Summary.Found[:min(len(m.Summary.Found), namedTools)], ", ")
@@ -116,6 +128,12 @@ func (x *Index) Summarise(m *cairn.Message) {
 
 // namedTools limits how many found tools a summary names to the model.
 const namedTools = 100
+
+// Tainted reports whether the session is tainted, see [cairn.Step.Taint].
+func (x *Index) Tainted() bool { return x.tainted }
+
+// Workspace returns the reference of the session's workspace; "" for none.
+func (x *Index) Workspace() string { return x.workspace }
 
 // Summarised reports whether a summary stands for older messages, whose call ids are unknown.
 func (x *Index) Summarised() bool { return x.summed }
@@ -161,7 +179,7 @@ func (x *Index) Pinned() map[string]json.RawMessage { return x.pinned }
 
 // Clone returns a copy that shares nothing with x.
 func (x *Index) Clone() Index {
-	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.differs, maps.Clone(x.pinned), maps.Clone(x.found), x.leftOut, maps.Clone(x.blocks), x.instructions, x.tools, x.summed}
+	return Index{maps.Clone(x.calls), maps.Clone(x.off), maps.Clone(x.away), x.differs, maps.Clone(x.pinned), maps.Clone(x.found), x.leftOut, maps.Clone(x.blocks), x.instructions, x.tools, x.summed, x.tainted, x.workspace}
 }
 
 // Differs reports whether some message is sent to a model in another form than it is stored, see [Sent].

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine/settings"
+	"github.com/cairn-agents/cairn/store/driver"
 )
 
 // Caller calls user code. Its fields are set before first use. It is safe for concurrent use.
@@ -22,6 +23,8 @@ type Caller struct {
 	Go func(func())
 	// Executes returns why statements of a dialect cannot be executed with a step's commit; nil if they can.
 	Executes func(dialect string) error
+	// StoreBlob stores a part of an artifact for a session tree and returns its key.
+	StoreBlob func(ctx context.Context, owner driver.BlobOwner, part []byte) (key string, err error)
 
 	abandoned atomic.Int64
 }

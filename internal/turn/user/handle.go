@@ -53,8 +53,8 @@ func (h *handle) Emit(name, id string, data json.RawMessage) error {
 	return h.use(func(s *Scope) error { return s.Emit(name, id, data) })
 }
 
-func (h *handle) Publish(typ, name, callID string) error {
-	return h.use(func(s *Scope) error { return s.Publish(typ, name, callID) })
+func (h *handle) Publish(typ, name, text, callID string) error {
+	return h.use(func(s *Scope) error { return s.Publish(typ, name, text, callID) })
 }
 
 func (h *handle) Sent() (list []cairn.Message) {
@@ -65,6 +65,32 @@ func (h *handle) Sent() (list []cairn.Message) {
 func (h *handle) SwitchedOff() (names []string) {
 	_ = h.use(func(s *Scope) error { names = s.SwitchedOff(); return nil })
 	return names
+}
+
+func (h *handle) Tainted() (tainted bool) {
+	_ = h.use(func(s *Scope) error { tainted = s.Tainted(); return nil })
+	return tainted
+}
+
+func (h *handle) Workspace() (ref string) {
+	_ = h.use(func(s *Scope) error { ref = s.Workspace(); return nil })
+	return ref
+}
+
+func (h *handle) SetWorkspace(ref string) error {
+	return h.use(func(s *Scope) error { return s.SetWorkspace(ref) })
+}
+
+// StoreBlob lets the handle end while it stores: what is stored then is not published.
+func (h *handle) StoreBlob(ctx context.Context, part []byte) (string, error) {
+	if err := h.use(func(*Scope) error { return nil }); err != nil {
+		return "", err
+	}
+	return h.s.StoreBlob(ctx, part)
+}
+
+func (h *handle) Publishes(name, mediaType string, size int64, blobs []string) error {
+	return h.use(func(s *Scope) error { return s.Publishes(name, mediaType, size, blobs) })
 }
 
 func (h *handle) AddContext(m cairn.Message) {

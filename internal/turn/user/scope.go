@@ -1,6 +1,7 @@
 package user
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -31,6 +32,10 @@ type Session interface {
 	Sent() []cairn.Message
 	// SwitchedOff returns the names of the tools that are off.
 	SwitchedOff() []string
+	// Tainted reports whether the session is tainted.
+	Tainted() bool
+	// Workspace returns the reference of the session's workspace; "" for none.
+	Workspace() string
 }
 
 // Scope collects what one tool call, or the hooks of one phase, write through their handle until the step is committed.
@@ -175,8 +180,10 @@ func (s *Scope) Emit(name, id string, data json.RawMessage) error {
 }
 
 // Publish implements define.Env.
-func (s *Scope) Publish(typ, name, callID string) error {
-	return s.publish(cairn.Event{Type: cairn.EventType(typ), Step: s.number, Name: name, CallID: callID}, func() {})
+func (s *Scope) Publish(typ, name, text, callID string) error {
+	ev := cairn.Event{Type: cairn.EventType(typ), Step: s.number, Name: name, Text: text, CallID: callID}
+	journal.Shorten(&ev)
+	return s.publish(ev, func() {})
 }
 
 // Sent implements define.Env.
@@ -201,6 +208,55 @@ func (s *Scope) publish(ev cairn.Event, keep func()) error {
 	}
 	s.emit.Event(ev)
 	s.emitted++
+	return nil
+}
+
+// Tainted implements define.Env.
+func (s *Scope) Tainted() bool { return s.session.Tainted() }
+
+// Workspace implements define.Env.
+func (s *Scope) Workspace() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.w.Workspace != "" {
+		return s.w.Workspace
+	}
+	for _, w := range slices.Backward(s.below) {
+		if w.Workspace != "" {
+			return w.Workspace
+		}
+	}
+	return s.session.Workspace()
+}
+
+// SetWorkspace implements define.Env.
+func (s *Scope) SetWorkspace(ref string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.writable(cairn.ErrInvalid, "the workspace cannot be set"); err != nil {
+		return err
+	}
+	s.w.Workspace = ref
+	return nil
+}
+
+// StoreBlob implements define.Env.
+func (s *Scope) StoreBlob(ctx context.Context, part []byte) (string, error) {
+	info := s.about()
+	return s.by.StoreBlob(ctx, driver.BlobOwner{Root: info.RootID, Incarnation: info.Incarnation}, part)
+}
+
+// Publishes implements define.Env.
+func (s *Scope) Publishes(name, mediaType string, size int64, blobs []string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.writable(cairn.ErrInvalid, "artifacts cannot be published"); err != nil {
+		return err
+	}
+	if len(s.w.Artifacts) == cairn.MaxArtifacts {
+		return &cairn.Error{Code: cairn.ErrTooLarge, Field: "artifacts", Message: fmt.Sprintf("artifacts: too many of one call (max %d)", cairn.MaxArtifacts)}
+	}
+	s.w.Artifacts = append(slices.Clip(s.w.Artifacts), cairn.Artifact{Name: name, MediaType: mediaType, Size: size, Blobs: blobs})
 	return nil
 }
 
@@ -323,17 +379,19 @@ func (s *Scope) Writes() step.Writes {
 // Resume makes the scope start with earlier writes.
 func (s *Scope) Resume(w step.Writes) *Scope {
 	s.w = step.Writes{Ops: slices.Clip(w.Ops), Context: slices.Clip(w.Context), Usage: maps.Clone(w.Usage),
-		Statements: slices.Clip(w.Statements), Checkpoint: w.Checkpoint, About: w.About, Emitted: slices.Clone(w.Emitted)}
+		Statements: slices.Clip(w.Statements), Checkpoint: w.Checkpoint, About: w.About, Emitted: slices.Clone(w.Emitted),
+		Workspace: w.Workspace, Artifacts: slices.Clip(w.Artifacts)}
 	return s
 }
 
-// Retry undoes what was written since w to the state, for the model, for the store's database and about the session,
-// before another attempt at the scope's function. Usage and what was emitted stay.
+// Retry undoes what was written since w to the state, for the model, for the store's database and about the session and
+// its workspace, and artifacts, before another attempt at the scope's function. Usage and what was emitted stay.
 func (s *Scope) Retry(w step.Writes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.w.Ops, s.w.Context, s.w.Checkpoint = slices.Clip(w.Ops), slices.Clip(w.Context), w.Checkpoint
 	s.w.Statements, s.w.About = slices.Clip(w.Statements), w.About
+	s.w.Workspace, s.w.Artifacts = w.Workspace, slices.Clip(w.Artifacts)
 	s.view = nil
 }
 
@@ -341,8 +399,11 @@ func (s *Scope) Retry(w step.Writes) {
 func (s *Scope) Effects() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.w.Ops) + len(s.w.Context) + len(s.w.Statements) + s.emitted
+	n := len(s.w.Ops) + len(s.w.Context) + len(s.w.Statements) + len(s.w.Artifacts) + s.emitted
 	if s.w.About != nil {
+		n++
+	}
+	if s.w.Workspace != "" {
 		n++
 	}
 	return n

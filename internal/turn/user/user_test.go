@@ -121,6 +121,8 @@ func (r *room) Hooks() Hooks             { return r.hooks }
 func (r *room) HasTool(name string) bool { return name == "known" }
 func (r *room) Sent() []cairn.Message    { return nil }
 func (r *room) SwitchedOff() []string    { return nil }
+func (r *room) Tainted() bool            { return false }
+func (r *room) Workspace() string        { return "" }
 func (r *room) View(on ...*step.Writes) (json.RawMessage, error) {
 	raw := json.RawMessage(r.state)
 	for _, w := range on {

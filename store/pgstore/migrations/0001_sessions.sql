@@ -41,6 +41,8 @@ CREATE INDEX sessions_user ON {schema}.sessions (user_id, created_at, id);
 -- List of the roots of a user that are not archived, and of those that are.
 CREATE INDEX sessions_current ON {schema}.sessions (user_id, created_at, id) WHERE parent_id = '' AND archived_at IS NULL;
 CREATE INDEX sessions_archived ON {schema}.sessions (user_id, created_at, id) WHERE parent_id = '' AND archived_at IS NOT NULL;
+-- List by tenant, which is what the id has before its first ::, if anything.
+CREATE INDEX sessions_tenant ON {schema}.sessions (left(id, greatest(strpos(id, '::') - 1, 0)), created_at, id);
 -- List by agent.
 CREATE INDEX sessions_agent ON {schema}.sessions (agent, created_at, id);
 -- List by parent, and of roots, whose parent is empty.
@@ -160,3 +162,22 @@ CREATE TABLE {schema}.staged (
 
 -- The pieces of a session or of one step; a piece is staged once.
 CREATE UNIQUE INDEX staged_key ON {schema}.staged (session, step_id, key);
+
+-- The usage of each commit, in about the order of the commits.
+CREATE TABLE {schema}.usage_rows (
+    number  bigint      GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at      timestamptz NOT NULL,
+    folded  boolean     NOT NULL DEFAULT FALSE, -- it is in usage_sums
+    root_id text        NOT NULL,
+    user_id text        NOT NULL,
+    data    text        NOT NULL -- JSON of the rest of the row
+);
+
+-- Fold: the rows to fold.
+CREATE INDEX usage_rows_new ON {schema}.usage_rows (number) WHERE NOT folded;
+
+-- The sums of usage by day, owner, agent, and kind and name of entry.
+CREATE TABLE {schema}.usage_sums (
+    key  text COLLATE "C" PRIMARY KEY, -- the day, and a digest of the rest
+    data text NOT NULL                 -- JSON
+);

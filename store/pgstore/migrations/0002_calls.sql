@@ -26,14 +26,17 @@ CREATE TABLE {schema}.calls (
 CREATE INDEX calls_step ON {schema}.calls (session, step_id, created_at, root_id, id);
 -- Calls with a filter that no other index serves.
 CREATE INDEX calls_created ON {schema}.calls (created_at, root_id, id);
--- Open calls, of all, by user, by agent, by tool, by tree, and of those without reviewers. A call that is no longer
+-- Open calls, of all, by tenant, by user, by agent, by tool, by tree, and of those without reviewers. A call that is no longer
 -- open leaves them.
 CREATE INDEX calls_open ON {schema}.calls (created_at, root_id, id) WHERE status = 'open';
+CREATE INDEX calls_open_tenant ON {schema}.calls (left(root_id, greatest(strpos(root_id, '::') - 1, 0)), created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_user ON {schema}.calls (user_id, created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_agent ON {schema}.calls (agent, created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_tool ON {schema}.calls (tool, created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_root ON {schema}.calls (root_id, created_at, id) WHERE status = 'open';
 CREATE INDEX calls_open_free ON {schema}.calls (created_at, root_id, id) WHERE status = 'open' AND reviewers = '[]';
+-- Effects that are not settled, as the gauge of unknown effects counts them.
+CREATE INDEX calls_unsettled ON {schema}.calls (created_at, root_id, id) WHERE kind = 'effect' AND status <> 'settled';
 -- Calls by the reviewer who claimed them.
 CREATE INDEX calls_claimed ON {schema}.calls (claimed_by, created_at, root_id, id) WHERE claimed_by <> '';
 

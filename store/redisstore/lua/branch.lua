@@ -40,4 +40,4 @@ elseif ARGV[3] ~= '' and tonumber(ARGV[3]) ~= count then
 end
 local messages = count > 0 and call('LRANGE', P .. 'm:' .. id, 0, count - 1) or {}
 return { 'ok', call('LRANGE', P .. 'f:' .. id, frame - first, position - first), messages,
-	tostring(row.summary_at or 0), tostring(row.summary_from or 0) }
+	tostring(row.summary_at or 0), tostring(row.summary_from or 0), row.trust or '[]' }

@@ -25,8 +25,9 @@
 --   x:NAME        a successful attempt to write
 --   y:NAME:KEY    a key of a tree that is being imported, until it gets its own name; it expires if the import fails
 --   to:ID         the bucket of a session that is kept with its root in another one
---   i:NAME  zset  an index: sessions or calls by creation, of which user:USER has all sessions of a user, and
---                 current:USER and archived:USER the roots that are not archived and those that are; due:AGENT:
+--   i:NAME  zset  an index: sessions or calls by creation, of which user:USER has all sessions of a user,
+--                 current:USER and archived:USER the roots that are not archived and those that are, tenant:TENANT
+--                 the sessions of a tenant, and open:TENANT its open calls; unsettled: effects that are not; due:AGENT:
 --                 sessions by the time they are due, of the trees whose root has the agent; wait:AGENT: those of them
 --                 that wait with a deadline, by that; sweep: roots by the time from which they may have expired;
 --                 removed: removals by time; logs: logs by the time from which they are due for a sweep
@@ -41,6 +42,30 @@
 --   vx:NAMESPACE      zset  the same by time of expiry, for records that expire
 --   vs                zset  the namespaces of the bucket that have keys
 --   vn                      the last version that a record in the bucket got
+--
+-- A scope of memories, which has a bucket as a root does; SCOPE is its kind, a colon and its name:
+--
+--   memh:SCOPE  hash  version, updated, due: when it is worth a sweep, or nothing
+--   meme:SCOPE  hash  key -> value
+--   memk:SCOPE  zset  the keys, in the order of their bytes
+--   mems        zset  the scopes of the bucket
+--   memd        zset  those of them that are or will be due, by that time
+--
+-- The usage of a bucket's sessions:
+--
+--   ul  list  the rows of usage that are not folded: the microseconds of the commit and JSON
+--   uk  list  the rows that are folded and not trimmed, in the order of folding
+--   us  hash  the sums of folded rows by their keys
+--   uz  zset  those keys, in the order of their bytes
+--   uh  hash  version, which each write to these keys changes except an append to ul; trimmed: how many rows were
+--     trimmed from uk
+--
+-- Blobs are in the bucket of the tree that names them. A blob that trees of several buckets name is in each:
+--
+--   blob:TENANT:HASH         hash  data, and names: how many owners in the bucket name it
+--   blobn:ROOT^AINCARNATION  zset  the hashes of the blobs that an owner names
+--   blobs                    zset  the owners in the bucket that name some
+--   blobu                    zset  TENANT:HASH of the blobs without a name, by the time since which they have none
 --
 -- The keys of a removed tree that is not yet purged have other names, so that its sessions are not found. Only the log
 -- keeps its names:
@@ -214,6 +239,10 @@ local function listed(row)
 	end
 	if row.parent then
 		table.insert(names, 'parent:' .. row.parent)
+	end
+	local tenant = string.match(row.root, '^(.-)::') -- a tree has one
+	if tenant then
+		table.insert(names, 'tenant:' .. tenant)
 	end
 	if row.user then
 		table.insert(names, 'user:' .. row.user)

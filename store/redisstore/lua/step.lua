@@ -1,8 +1,9 @@
 -- Writes a step of the session whose row is KEYS[1]. The client knows the row and has computed the new head ARGV[4].
 -- ARGV[1] is the row's version now and ARGV[2] its next version. ARGV[3] is a + and the microseconds for which the
 -- lease is renewed, or empty. ARGV[5] is the checkpoint's id and ARGV[6] its record, without the time that precedes it.
--- ARGV[7] is s<step>. The rest are messages, followed by the change of the state if it changes. KEYS[2] to KEYS[4] are
+-- ARGV[7] is s<step>. The rest are messages, followed by the change of the state if it changes, and the last one. KEYS[2] to KEYS[4] are
 -- the session's c, n and m. KEYS[5] is its g if the staged pieces are dropped, else a name that no key has. The next
+-- key is the list ul, to which the last argument is appended unless it is empty: a row of usage. The next
 -- key, if the state changes, is its f. The last three keys, if the step has events, are the log's l and e, and i:logs.
 -- ARGV[8] to ARGV[14] are then the log's name, how many events there are, their batch, a + if some get the time, how
 -- many milliseconds they are kept or 0, and the channel on which they are announced, as from the next argument; the head
@@ -14,13 +15,13 @@
 -- Returns dropped if the log was. The keys are those of common.lua. This script does without that file, since it runs
 -- for every step. For the same reason it returns a text, which costs the server less than a list, takes few arguments,
 -- and makes few texts: Lua hashes all of each.
-local call, row, checkpoint, first, last = redis.call, KEYS[1], ARGV[5], 8, #ARGV
+local call, row, checkpoint, first, last = redis.call, KEYS[1], ARGV[5], 8, #ARGV - 1
 local found = call('HMGET', row, 'version', 'until')
 if found[1] ~= ARGV[1] then
 	return ''
 end
-local head, record, meta, states, sequence = ARGV[4], ARGV[6], KEYS[#KEYS - 2], #KEYS % 3 == 0 and KEYS[6], nil
-if #KEYS > 6 then
+local head, record, meta, states, sequence = ARGV[4], ARGV[6], KEYS[#KEYS - 2], #KEYS % 3 == 1 and KEYS[7], nil
+if #KEYS > 7 then
 	local log = call('HMGET', meta, 'last', 'dropped')
 	if log[2] then
 		return 'dropped'
@@ -78,6 +79,9 @@ for i = first, last, 2 do
 	end
 end
 call('DEL', KEYS[5])
+if ARGV[#ARGV] ~= '' then
+	call('RPUSH', KEYS[6], stamp .. ARGV[#ARGV])
+end
 if not sequence then
 	return ARGV[3] ~= '' and stamp or stamp .. ' ' .. till
 end

@@ -45,6 +45,8 @@ CREATE INDEX sessions_user ON sessions (user_id, created_at, id);
 -- partial index for conditions in the same words, and without the plus it would use sessions_parent.
 CREATE INDEX sessions_current ON sessions (user_id, created_at, id) WHERE +parent_id = '' AND archived_at = 0;
 CREATE INDEX sessions_archived ON sessions (user_id, created_at, id) WHERE +parent_id = '' AND archived_at > 0;
+-- List by tenant, which is what the id has before its first ::, if anything.
+CREATE INDEX sessions_tenant ON sessions (substr(id, 1, max(instr(id, '::') - 1, 0)), created_at, id);
 -- List by agent.
 CREATE INDEX sessions_agent ON sessions (agent, created_at, id);
 -- List by parent, and of roots, whose parent is empty.
@@ -191,14 +193,17 @@ CREATE UNIQUE INDEX calls_id ON calls (root_id, id);
 CREATE INDEX calls_step ON calls (session, step_id, created_at, root_id, id);
 -- Calls with a filter that no other index serves.
 CREATE INDEX calls_created ON calls (created_at, root_id, id);
--- Open calls, of all, by user, by agent, by tool, by tree, and of those without reviewers. A call that is no longer
+-- Open calls, of all, by tenant, by user, by agent, by tool, by tree, and of those without reviewers. A call that is no longer
 -- open leaves them.
 CREATE INDEX calls_open ON calls (created_at, root_id, id) WHERE status = 'open';
+CREATE INDEX calls_open_tenant ON calls (substr(root_id, 1, max(instr(root_id, '::') - 1, 0)), created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_user ON calls (user_id, created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_agent ON calls (agent, created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_tool ON calls (tool, created_at, root_id, id) WHERE status = 'open';
 CREATE INDEX calls_open_root ON calls (root_id, created_at, id) WHERE status = 'open';
 CREATE INDEX calls_open_free ON calls (created_at, root_id, id) WHERE status = 'open' AND assigned = 0;
+-- Effects that are not settled, as the gauge of unknown effects counts them.
+CREATE INDEX calls_unsettled ON calls (created_at, root_id, id) WHERE kind = 'effect' AND status <> 'settled';
 -- Calls by the reviewer who claimed them.
 CREATE INDEX calls_claimed ON calls (claimed_by, created_at, root_id, id) WHERE claimed_by <> '';
 
@@ -335,3 +340,82 @@ CREATE UNIQUE INDEX records_key ON records (namespace, key);
 CREATE INDEX records_position ON records (namespace, position, key) WHERE position <> '';
 -- The expired records that a Put removes, the longest expired first.
 CREATE INDEX records_expiry ON records (expires_at) WHERE expires_at > 0;
+
+-- A scope of memories. The version is compared by each write.
+CREATE TABLE memory_scopes (
+    key        INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind       TEXT    NOT NULL,
+    name       TEXT    NOT NULL,
+    version    INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    due_at     INTEGER NOT NULL -- from when on the scope is worth a sweep; 0 for never
+) STRICT;
+
+-- Read, Write, Drop, Scopes.
+CREATE UNIQUE INDEX memory_scopes_name ON memory_scopes (kind, name);
+-- Scopes that are due.
+CREATE INDEX memory_scopes_due ON memory_scopes (kind, name) WHERE due_at > 0;
+
+-- The entries of a scope. One tree: an entry is read by its key or with those beside it.
+CREATE TABLE memory_entries (
+    scope INTEGER NOT NULL,
+    key   TEXT    NOT NULL,
+    value BLOB    NOT NULL,
+    PRIMARY KEY (scope, key)
+) STRICT, WITHOUT ROWID;
+
+-- The usage of each commit, in order. The last row is never removed, so that no number is used twice.
+CREATE TABLE usage_rows (
+    number  INTEGER PRIMARY KEY,
+    at      INTEGER NOT NULL,
+    root_id TEXT    NOT NULL,
+    user_id TEXT    NOT NULL,
+    data    TEXT    NOT NULL -- JSON of the rest of the row
+) STRICT;
+
+-- The sums of usage by day, owner, agent, and kind and name of entry.
+CREATE TABLE usage_sums (
+    key  TEXT PRIMARY KEY, -- the day, and a digest of the rest
+    data TEXT NOT NULL     -- JSON
+) STRICT, WITHOUT ROWID;
+
+-- One row: up to which number the usage rows are in the sums.
+CREATE TABLE usage_folds (
+    key    INTEGER PRIMARY KEY CHECK (key = 1),
+    number INTEGER NOT NULL
+) STRICT;
+INSERT INTO usage_folds (key, number) VALUES (1, 0);
+
+-- Values that are found by the hash of their bytes, for all sessions of a tenant.
+CREATE TABLE blobs (
+    key        INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant     TEXT    NOT NULL,
+    hash       TEXT    NOT NULL, -- SHA-256 in hexadecimal
+    size       INTEGER NOT NULL,
+    unnamed_at INTEGER NOT NULL, -- since when the blob may be without a name; 0 for one that has one
+    data       BLOB    NOT NULL
+) STRICT;
+
+-- Put, Get, Has, Name, Drop.
+CREATE UNIQUE INDEX blobs_hash ON blobs (tenant, hash);
+-- Sweep: the blobs that may be without a name.
+CREATE INDEX blobs_unnamed ON blobs (unnamed_at) WHERE unnamed_at > 0;
+
+-- The session trees that name blobs.
+CREATE TABLE blob_owners (
+    key         INTEGER PRIMARY KEY AUTOINCREMENT,
+    root        TEXT    NOT NULL,
+    incarnation TEXT    NOT NULL
+) STRICT;
+
+-- Every call that names an owner; Owners.
+CREATE UNIQUE INDEX blob_owners_root ON blob_owners (root, incarnation);
+
+CREATE TABLE blob_names (
+    owner INTEGER NOT NULL,
+    blob  INTEGER NOT NULL,
+    PRIMARY KEY (owner, blob)
+) STRICT, WITHOUT ROWID;
+
+-- Whether a blob has a name.
+CREATE INDEX blob_names_blob ON blob_names (blob);

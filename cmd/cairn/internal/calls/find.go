@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -38,15 +39,20 @@ func Open(ctx context.Context, eng *engine.Engine, root, session string) ([]cair
 // EveryStatus lists all statuses of a call.
 var EveryStatus = []cairn.CallStatus{cairn.CallOpen, cairn.CallAnswered, cairn.CallSettled, cairn.CallDropped}
 
-// Find returns the call with the given id, or the only call whose id has it as a prefix. The error is ErrNotFound
-// if no call matches, ErrInvalid if several do.
-func Find(ctx context.Context, eng *engine.Engine, id string) (*cairn.PendingCall, error) {
+// Find returns the call of a tenant with the given id, or the only call whose id has it as a prefix; nil means any tenant.
+// The error is ErrNotFound if no call matches, ErrInvalid if several do.
+func Find(ctx context.Context, eng *engine.Engine, tenant *string, id string) (*cairn.PendingCall, error) {
+	return Match("call", id, pages.All(func(cursor string) (store.Page[cairn.PendingCall], error) {
+		return eng.Inbox(ctx, store.CallQuery{Tenant: tenant, Statuses: EveryStatus, Cursor: cursor, Limit: 1000})
+	}))
+}
+
+// Match returns the call with the given id among calls, or the only one whose id has it as a prefix. kind names the calls
+// in errors: ErrNotFound if none matches, ErrInvalid if several do.
+func Match(kind, id string, calls iter.Seq2[cairn.PendingCall, error]) (*cairn.PendingCall, error) {
 	if id == "" {
-		return nil, cairn.Invalid("call", "id is empty")
+		return nil, cairn.Invalid(kind, "id is empty")
 	}
-	calls := pages.All(func(cursor string) (store.Page[cairn.PendingCall], error) {
-		return eng.Inbox(ctx, store.CallQuery{Statuses: EveryStatus, Cursor: cursor, Limit: 1000})
-	})
 	var found []cairn.PendingCall
 	for call, err := range calls {
 		switch {
@@ -60,11 +66,11 @@ func Find(ctx context.Context, eng *engine.Engine, id string) (*cairn.PendingCal
 	}
 	switch len(found) {
 	case 0:
-		return nil, cairn.Errorf(cairn.ErrNotFound, "call %q not found", id)
+		return nil, cairn.Errorf(cairn.ErrNotFound, "%s %q not found", kind, id)
 	case 1:
 		return &found[0], nil
 	}
-	return nil, cairn.Invalid("call", "%q is ambiguous: it matches %s", id, ambiguous(found))
+	return nil, cairn.Invalid(kind, "%q is ambiguous: it matches %s", id, ambiguous(found))
 }
 
 // maxNamed is the number of ambiguous calls that the error names.

@@ -68,8 +68,12 @@ func Missing(kind cairn.CallKind) string {
 		return "approval"
 	case cairn.CallQuestion:
 		return "an answer"
+	case cairn.CallEffect:
+		return "word whether it took effect"
 	case cairn.CallConnect:
 		return "a connection"
+	case cairn.CallBudget:
+		return "a decision about its budget"
 	}
 	return "a result"
 }

@@ -144,7 +144,7 @@ func (c *chat) pickUp(ctx context.Context) error {
 }
 
 // stand takes the session's position from a snapshot, and reads the events that follow it.
-func (c *chat) stand(ctx context.Context, snap *client.Snapshot) {
+func (c *chat) stand(ctx context.Context, snap *client.SessionSnapshot) {
 	c.ended, c.running, c.waiting = snap.Session.RunID, "", snap.Session.Status == cairn.SessionPaused
 	if snap.Session.Status == cairn.SessionActive {
 		c.ended, c.running = "", snap.Session.RunID
@@ -185,7 +185,7 @@ func (c *chat) obey(ctx context.Context, line string) error {
 	if strings.HasPrefix(line, "/") {
 		return c.report(cairn.Errorf(cairn.ErrInvalid, "unknown command %s; /help lists the commands", strings.Fields(line)[0]))
 	}
-	turn := client.Turn{SessionID: c.session, Agent: c.agent, Input: client.Input{Text: line}, RunID: ids.New("turn")}
+	turn := client.Turn{SessionID: c.session, Agent: c.agent, Input: client.UserMessage{Text: line}, RunID: ids.New("turn")}
 	return c.begin(ctx, func(ctx context.Context) (*client.Started, error) {
 		started, err := c.client.Start(ctx, turn)
 		if err == nil {

@@ -13,17 +13,17 @@ import (
 	"syscall"
 
 	"github.com/cairn-agents/cairn"
-	"github.com/cairn-agents/cairn/client"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/remote"
 	"github.com/cairn-agents/cairn/internal/ids"
 )
 
 // Command is the command that talks to an agent of a server.
 type Command struct {
-	URL     string `name:"url" placeholder:"URL" help:"The server's address, such as http://localhost:8420. Default: CAIRN_URL."`
+	remote.Server
 	Session string `placeholder:"ID" help:"Session to begin or continue. Default: a new one."`
 	Agent   string `placeholder:"NAME" help:"The agent of a new session."`
-	Token   string `placeholder:"TOKEN" help:"The token for the server. Default: CAIRN_TOKEN, which other users of this machine cannot see."`
+	Tenant  string `placeholder:"NAME" help:"The tenant as which to act, for a token of the whole platform. Default: that of the token."`
 }
 
 // Run talks until the input ends.
@@ -34,21 +34,20 @@ func (cmd *Command) Run(a *cli.App) error {
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)
 
-	address := cmp.Or(cmd.URL, a.Env["CAIRN_URL"])
-	if address == "" {
-		return cli.Misuse("--url: is required, such as http://localhost:8420")
+	c, address, err := cmd.Client(a, cmd.Tenant)
+	if err != nil {
+		return err
 	}
 	if cmd.Session != "" {
 		if err := cairn.CheckSessionID(cmd.Session); err != nil {
 			return err
 		}
 	}
-	c, err := client.New(address, &client.Options{Token: cmp.Or(cmd.Token, a.Env["CAIRN_TOKEN"])})
-	if err != nil {
-		return fmt.Errorf("--url: %w", err)
-	}
 	talk := newChat(a, c, cmp.Or(cmd.Session, ids.New("chat")), cmd.Agent, interrupts)
 	talk.again = fmt.Sprintf("%s chat --url %s --session %s", talk.program, cli.Quoted(address), cli.Quoted(talk.session))
+	if cmd.Tenant != "" {
+		talk.again += " --tenant " + cmd.Tenant
+	}
 	talk.Note(fmt.Sprintf("Session %q at %s. /help lists the commands.", talk.session, address))
 	return talk.talk(ctx)
 }

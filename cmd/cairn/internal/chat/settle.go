@@ -145,7 +145,7 @@ func (c *chat) drain(ctx context.Context) error {
 		return err
 	}
 	c.Note("Part of the answer was trimmed from the log: /history shows it.")
-	snap, err := patiently(ctx, c, func(ctx context.Context) (*client.Snapshot, error) { return c.client.Snapshot(ctx, c.session) })
+	snap, err := patiently(ctx, c, func(ctx context.Context) (*client.SessionSnapshot, error) { return c.client.Snapshot(ctx, c.session) })
 	if err == nil {
 		c.stand(ctx, snap)
 	}

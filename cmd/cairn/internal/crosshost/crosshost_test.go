@@ -197,15 +197,21 @@ func converse(t *testing.T, place hosttest.Store, agent func() *cairn.Agent, way
 // answer approves the pending calls in a process that has neither a host nor agents.
 func answer(t *testing.T, st driver.Store) {
 	t.Helper()
+	decide(t, st, "s", cairn.Approve)
+}
+
+// decide answers the one pending call of a session's tree in a process that has neither a host nor agents.
+func decide(t *testing.T, st driver.Store, id string, how func(cairn.CallRef) cairn.Submission) {
+	t.Helper()
 	eng, err := engine.New(st, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := eng.Inbox(t.Context(), driver.CallQuery{RootID: "s", Statuses: []cairn.CallStatus{cairn.CallOpen}})
+	page, err := eng.Inbox(t.Context(), driver.CallQuery{RootID: id, Statuses: []cairn.CallStatus{cairn.CallOpen}})
 	if err != nil || len(page.Items) != 1 {
 		t.Fatalf("the inbox has %+v, %v", page.Items, err)
 	}
-	if r, err := eng.Submit(t.Context(), "s", cairn.Approve(page.Items[0].CallRef)); err != nil || r.Outcome != cairn.OutcomeAccepted {
+	if r, err := eng.Submit(t.Context(), id, how(page.Items[0].CallRef)); err != nil || r.Outcome != cairn.OutcomeAccepted {
 		t.Fatalf("the answer: %+v, %v", r, err)
 	}
 	if err := eng.Close(t.Context()); err != nil {

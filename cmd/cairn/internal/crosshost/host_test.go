@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -29,22 +30,43 @@ import (
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 )
 
+// lives are what the test binary does instead of tests if the variable is set, with the variable's value.
+var lives = map[string]func(string) error{callsVar: calls, servesVar: serves, codesVar: codes, spendsVar: spends, tracedVar: traced}
+
 func TestMain(m *testing.M) {
-	if database := os.Getenv(callsVar); database != "" {
-		if err := calls(database); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for name, live := range lives {
+		value := os.Getenv(name)
+		if value == "" {
+			continue
 		}
-		return
-	}
-	if database := os.Getenv(servesVar); database != "" {
-		if err := serves(database); err != nil {
+		if err := live(value); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
 		return
 	}
 	testenv.Main(m)
+}
+
+// startLife starts the test binary as another process, with variables such as those of lives, and returns a function that
+// kills it.
+func startLife(t *testing.T, variables ...string) (kill func()) {
+	t.Helper()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe)
+	cmd.Env, cmd.Stderr = append(os.Environ(), variables...), os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}
+	t.Cleanup(kill)
+	return kill
 }
 
 // patience bounds the wait for an expected event, however slow the machine.

@@ -9,7 +9,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -76,23 +75,6 @@ func isTaken(err error) bool {
 	return code == cairn.ErrAlreadyRunning || code == cairn.ErrStale
 }
 
-// startCaller starts a caller process and returns a function that kills it.
-func startCaller(t *testing.T, database, callee string) (kill func()) {
-	t.Helper()
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(t.Context(), exe)
-	cmd.Env = append(os.Environ(), callsVar+"="+database, calleeVar+"="+callee)
-	cmd.Stderr = os.Stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
-	return func() { cmd.Process.Kill() }
-}
-
 // The text of an agent on another server arrives whole, each word once, although both processes are killed halfway
 // through it. The agent is consulted once.
 func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
@@ -128,7 +110,7 @@ func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
 	}
 	t.Cleanup(func() { reader.Close(context.Background()) })
 
-	killCaller := startCaller(t, near, proxy.URL)
+	killCaller := startLife(t, callsVar+"="+near, calleeVar+"="+proxy.URL)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	testclock.Await(t, "the session to exist", func() bool { _, err := reader.Session(ctx, "s"); return err == nil })
@@ -161,7 +143,7 @@ func TestRemoteAgentOutlivesBothProcesses(t *testing.T) {
 		switch middles++; middles {
 		case 1: // the caller dies, and another one takes over
 			killCaller()
-			killCaller = startCaller(t, near, proxy.URL)
+			killCaller = startLife(t, callsVar+"="+near, calleeVar+"="+proxy.URL)
 		case 2: // the second caller is halfway as well: the server dies, and another one takes over
 			callee.Process.Kill()
 			address, callee = startServer(t, far, goesOn, shortLease)

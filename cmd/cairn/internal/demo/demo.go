@@ -13,12 +13,14 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/setup"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 )
 
 // Command is the command that talks to the demo's agent.
 type Command struct {
 	Setup   setup.Flags `embed:""`
 	Session string      `default:"${session}" help:"Session to begin or resume. Default: demo."`
+	Tenant  string      `placeholder:"NAME" help:"The tenant of the session and the customer. Default: none."`
 	User    string      `help:"The customer; the first name, such as ada, is enough."`
 	Yes     bool        `short:"y" help:"Approve every refund without asking."`
 	Serve   bool        `default:"true" negatable:"" help:"With --host, also execute effects in this process; otherwise only workers do."`
@@ -32,6 +34,9 @@ func (cmd *Command) Run(a *cli.App) (err error) {
 	signal.Notify(interrupts, os.Interrupt)
 	defer signal.Stop(interrupts)
 
+	if cmd.Session, err = stores.IDIn(cmd.Tenant, "--session", cmd.Session); err != nil {
+		return err
+	}
 	if err := cairn.CheckSessionID(cmd.Session); err != nil {
 		return err
 	}

@@ -212,7 +212,7 @@ func (s *Screen) write(ev cairn.Event) {
 		s.Note(Indent + "(" + output.OneLine(ev.Name, output.Width) + " answers)")
 	case cairn.EventToolsMissing:
 		s.Note(Indent + "(without the tools of " + output.OneLine(ev.Name, output.Width) + ", which are unavailable)")
-	case cairn.EventFiles:
+	case cairn.EventFiles, cairn.EventArtifact:
 		for _, f := range ev.Files {
 			s.Note(Indent + "[" + output.OneLine(f.MediaType+" "+f.Name, output.Width) + "]")
 		}

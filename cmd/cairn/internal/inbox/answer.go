@@ -68,11 +68,35 @@ func (cmd *answerCmd) Run(a *cli.App, all *flags) error {
 	})
 }
 
+type raiseCmd struct {
+	aCall
+	By       float64 `placeholder:"AMOUNT" help:"How much to add, in the unit of the budget: dollars, tokens, model calls or seconds. Default: as much as the budget had at first."`
+	Reviewer string  `placeholder:"NAME" help:"The reviewer; required for a call that is assigned or claimed."`
+}
+
+// Run raises the budget that a call asks about.
+func (cmd *raiseCmd) Run(a *cli.App, all *flags) error {
+	if cmd.By < 0 {
+		return cli.Misuse("--by: %v is negative", cmd.By)
+	}
+	return all.submit(a, cmd.Call, cairn.CallBudget, func(c cairn.CallRef) cairn.Submission { return cairn.RaiseBudget(c, cmd.By).By(cmd.Reviewer) })
+}
+
+type endCmd struct {
+	aCall
+	Reviewer string `placeholder:"NAME" help:"The reviewer; required for a call that is assigned or claimed."`
+}
+
+// Run ends a turn whose budget is used up.
+func (cmd *endCmd) Run(a *cli.App, all *flags) error {
+	return all.submit(a, cmd.Call, cairn.CallBudget, func(c cairn.CallRef) cairn.Submission { return cairn.EndTurn(c).By(cmd.Reviewer) })
+}
+
 // submit answers a call of the given kind and prints what became of the answer. CallClientTool includes questions.
 func (all *flags) submit(a *cli.App, id string, kind cairn.CallKind, answer func(cairn.CallRef) cairn.Submission) error {
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		var receipt cairn.Receipt
-		call, err := calls.Find(ctx, eng, id)
+		call, err := calls.Find(ctx, eng, all.At.Selected(), id)
 		if err == nil && call.Kind != kind && !(call.Kind.Asked() && kind == cairn.CallClientTool) {
 			err = cairn.Invalid("call", "%q is waiting for %s", call.ID, calls.Missing(call.Kind))
 		}

@@ -49,7 +49,7 @@ func override(yes bool) []engine.ClaimOption {
 // change claims or releases a call and prints the call: as JSON, or in words.
 func (all *flags) change(a *cli.App, id string, do func(ctx context.Context, eng *engine.Engine, root, id string) (*cairn.PendingCall, error)) error {
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
-		call, err := calls.Find(ctx, eng, id)
+		call, err := calls.Find(ctx, eng, all.At.Selected(), id)
 		if err == nil {
 			call, err = do(ctx, eng, call.RootID, call.ID)
 		}

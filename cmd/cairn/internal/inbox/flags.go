@@ -4,8 +4,8 @@ import "github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 
 // flags are the flags that all commands share.
 type flags struct {
-	At   stores.Flags `embed:""`
-	JSON bool         `name:"json" help:"Print JSON: a page of calls, a call, or the receipt of an answer."`
+	At   stores.Tenanted `embed:""`
+	JSON bool            `name:"json" help:"Print JSON: a page of calls, a call, or the receipt of an answer."`
 }
 
 // aCall is the argument of commands about one call.

@@ -1,5 +1,5 @@
-// Package inbox holds the commands about pending calls: list, show, approve, deny, answer, claim, release. The
-// texts that describe a call are in package calls.
+// Package inbox holds the commands about pending calls: list, show, approve, deny, answer, raise, end, claim, release.
+// The texts that describe a call are in package calls.
 package inbox
 
 import "github.com/alecthomas/kong"
@@ -13,6 +13,8 @@ type Commands struct {
 	Approve approveCmd   `cmd:"" help:"Approve a call."`
 	Deny    denyCmd      `cmd:"" help:"Deny a call."`
 	Answer  answerCmd    `cmd:"" help:"Give the result of a client-executed call, or the answer to a tool's question."`
+	Raise   raiseCmd     `cmd:"" help:"Raise a budget that is used up, so that its turn continues."`
+	End     endCmd       `cmd:"" help:"End a turn whose budget is used up."`
 	Claim   claimCmd     `cmd:"" help:"Reserve a call for a time."`
 	Release releaseCmd   `cmd:"" help:"Release a claim."`
 }

@@ -19,7 +19,7 @@ type inboxListCmd struct {
 	Agent    string `help:"Only calls of this agent."`
 	Tool     string `help:"Only calls of this tool."`
 	Reviewer string `help:"Only calls that this reviewer may answer."`
-	Kind     string `placeholder:"KIND" help:"Only calls of this kind: approval, client_tool or question."`
+	Kind     string `placeholder:"KIND" help:"Only calls of this kind: approval, client_tool, question, connect, effect or budget."`
 	All      bool   `help:"Also calls that are no longer pending."`
 	Limit    int    `default:"50" help:"The maximum number, 1 to 1000. Default: 50."`
 	Cursor   string `help:"Continue an earlier list from its cursor."`
@@ -27,13 +27,21 @@ type inboxListCmd struct {
 
 // Run lists calls.
 func (cmd *inboxListCmd) Run(a *cli.App, all *flags) error {
-	q := store.CallQuery{UserID: cmd.User, Agent: cmd.Agent, Tool: cmd.Tool, Reviewer: cmd.Reviewer, Kind: cairn.CallKind(cmd.Kind),
+	q := store.CallQuery{Tenant: all.At.Selected(), UserID: cmd.User, Agent: cmd.Agent, Tool: cmd.Tool, Reviewer: cmd.Reviewer, Kind: cairn.CallKind(cmd.Kind),
 		Cursor: cmd.Cursor, Limit: cmd.Limit}
 	switch {
 	case cmd.Limit < 1 || cmd.Limit > 1000:
 		return cli.Misuse("--limit: %d is not between 1 and 1000", cmd.Limit)
 	case cmd.Kind != "" && q.Kind != cairn.CallApproval && q.Kind != cairn.CallClientTool && !q.Kind.Asked():
-		return cli.Misuse("--kind: unknown kind %q: must be one of %s, %s, %s, %s", cmd.Kind, cairn.CallApproval, cairn.CallClientTool, cairn.CallQuestion, cairn.CallConnect)
+		return cli.Misuse("--kind: unknown kind %q: must be one of %s, %s, %s, %s, %s, %s", cmd.Kind, cairn.CallApproval, cairn.CallClientTool,
+			cairn.CallQuestion, cairn.CallConnect, cairn.CallEffect, cairn.CallBudget)
+	}
+	var err error
+	if q.UserID, err = all.At.ID("--user", q.UserID); err != nil {
+		return err
+	}
+	if q.Reviewer, err = all.At.ID("--reviewer", q.Reviewer); err != nil {
+		return err
 	}
 	if cmd.All {
 		q.Statuses = calls.EveryStatus

@@ -19,7 +19,7 @@ type inboxShowCmd struct{ aCall }
 // Run shows a call.
 func (cmd *inboxShowCmd) Run(a *cli.App, all *flags) error {
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
-		call, err := calls.Find(ctx, eng, cmd.Call)
+		call, err := calls.Find(ctx, eng, all.At.Selected(), cmd.Call)
 		switch {
 		case err != nil:
 			return err

@@ -89,7 +89,11 @@ func servedBy(t *testing.T, changes ...string) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &served{t: t, cfg: cfg, agent: set.Agents[0], unready: s.unready("support"), threads: s.threads("support"), options: s.options(cfg), engine: opts, front: s.front(cfg, h)}
+	front, err := s.front(cfg, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &served{t: t, cfg: cfg, agent: set.Agents[0], unready: s.unready("support"), threads: s.threads("support"), options: s.options(cfg), engine: opts, front: front}
 }
 
 // tool returns one of the first assistant's tools, including those of its MCP servers.
@@ -148,18 +152,18 @@ func TestKeysOfTheNextStart(t *testing.T) {
 	t.Parallel()
 	before := servedBy(t).cfg
 	for change, want := range map[[2]string][]string{
-		{"level: info", "level: debug"}:                   nil,
-		{"temperature: 0.2", "temperature: 0.3"}:          nil,
-		{"user: alice", "user: bob"}:                      nil,
-		{"cert: cairn.pem", "cert: other.pem"}:            nil,
-		{"tls: {cert: cairn.pem, key: cairn.key}", ""}:    {"tls.cert", "tls.key"},
-		{"format: text", "format: json"}:                  {"log.format"},
-		{"body: 4MiB", "body: 5MiB"}:                      {"limits.body"},
-		{"event_age: 90d, events: 100000", "events: 5"}:   {"retention.event_age", "retention.events"},
-		{"http://localhost:3000", "https://example.com"}:  {"cors.origins"},
-		{"drain: 10s", "drain: 20s"}:                      {"drain"},
-		{"allow_unauthenticated: false", ""}:              nil,
-		{"listen: 127.0.0.1:8420", "listen: localhost:1"}: {"listen"},
+		{"level: info", "level: debug"}:                                         nil,
+		{"temperature: 0.2", "temperature: 0.3"}:                                nil,
+		{"user: alice", "user: bob"}:                                            nil,
+		{"cert: cairn.pem", "cert: other.pem"}:                                  nil,
+		{"tls: {cert: cairn.pem, key: cairn.key}", ""}:                          {"tls.cert", "tls.key"},
+		{"format: text", "format: json"}:                                        {"log.format"},
+		{"body: 4MiB", "body: 5MiB"}:                                            {"limits.body"},
+		{"event_age: 90d, events: 100000, usage: 30d", "events: 5, usage: 30d"}: {"retention.event_age", "retention.events"},
+		{"http://localhost:3000", "https://example.com"}:                        {"cors.origins"},
+		{"drain: 10s", "drain: 20s"}:                                            {"drain"},
+		{"allow_unauthenticated: false", ""}:                                    nil,
+		{"listen: 127.0.0.1:8420", "listen: localhost:1"}:                       {"listen"},
 	} {
 		if got := lasting(before, servedBy(t, change[0], change[1]).cfg); !slices.Equal(got, want) {
 			t.Errorf("%s → %s: %q, want %q", change[0], change[1], got, want)
@@ -197,12 +201,12 @@ func TestExample(t *testing.T) {
 		"log.level": {"level: info", "level: warn", func(s *served) bool { return s.cfg.Log.Least() == slog.LevelInfo }, func(s *served) bool { return s.cfg.Log.Least() == slog.LevelWarn }},
 		"lease":     {"lease: 30s", "lease: 5s", func(s *served) bool { return s.engine.LeaseTTL == 30*time.Second }, func(s *served) bool { return s.engine.LeaseTTL == 5*time.Second }},
 		"drain":     {"drain: 10s", "drain: 1m", func(s *served) bool { return s.engine.CloseGrace == 10*time.Second }, func(s *served) bool { return s.engine.CloseGrace == time.Minute }},
-		"retention": {"{removed: 30d, event_age: 90d, events: 100000}", "{removed: 1w, event_age: 36h}",
+		"retention": {"{removed: 30d, event_age: 90d, events: 100000, usage: 30d}", "{removed: 1w, event_age: 36h, usage: 2d}",
 			func(s *served) bool {
-				return s.engine.Retention == 30*24*time.Hour && s.engine.EventRetention == engine.EventRetention{Age: 90 * 24 * time.Hour, Events: 100000}
+				return s.engine.Retention == 30*24*time.Hour && s.engine.UsageRetention == 30*24*time.Hour && s.engine.EventRetention == engine.EventRetention{Age: 90 * 24 * time.Hour, Events: 100000}
 			},
 			func(s *served) bool {
-				return s.engine.Retention == 7*24*time.Hour && s.engine.EventRetention == engine.EventRetention{Age: 36 * time.Hour}
+				return s.engine.Retention == 7*24*time.Hour && s.engine.UsageRetention == 48*time.Hour && s.engine.EventRetention == engine.EventRetention{Age: 36 * time.Hour}
 			}},
 		"models": {`models: ""`, "models: testdata/models.json", func(s *served) bool { return s.engine.Models == nil },
 			func(s *served) bool { return len(s.engine.Models) == 1 && s.engine.Models[0].Window == 4096 }},
@@ -217,13 +221,29 @@ func TestExample(t *testing.T) {
 		"model":        {"openai-chat:llama3.2", "openai-chat:other", func(s *served) bool { return s.agent.Model.Info().Name == "llama3.2" }, func(s *served) bool { return s.agent.Model.Info().Name == "other" }},
 		"instructions": {"You help customers with their orders.", "Be brief.", func(s *served) bool { return s.agent.Instructions == "You help customers with their orders." }, func(s *served) bool { return s.agent.Instructions == "Be brief." }},
 		"max_steps":    {"max_steps: 50", "max_steps: 7", func(s *served) bool { return s.agent.MaxSteps == 50 }, func(s *served) bool { return s.agent.MaxSteps == 7 }},
-		"on_busy":      {"on_busy: reject", "on_busy: steer", func(s *served) bool { return s.unready.OnBusy == "reject" }, func(s *served) bool { return s.unready.OnBusy == "steer" }},
-		"on_waiting":   {"on_waiting: refuse", "on_waiting: withdraw", func(s *served) bool { return s.unready.OnWaiting == "refuse" }, func(s *served) bool { return s.unready.OnWaiting == "withdraw" }},
-		"on_expired":   {"on_expired: refuse", "on_expired: new", func(s *served) bool { return s.threads.OnExpired == server.ExpiredRefuse }, func(s *served) bool { return s.threads.OnExpired == server.ExpiredNew }},
-		"sessions":     {"sessions: thread", "sessions: each_turn", func(s *served) bool { return !s.threads.EachTurn }, func(s *served) bool { return s.threads.EachTurn }},
-		"versions":     {"versions: follow", "versions: pin", func(s *served) bool { return !s.agent.KeepVersion && s.agent.Version == "1" }, func(s *served) bool { return s.agent.KeepVersion }},
-		"durability":   {"durability: per_step", "durability: per_tool", func(s *served) bool { return s.agent.Durability == cairn.PerStep }, func(s *served) bool { return s.agent.Durability == cairn.PerTool }},
-		"ttl":          {"ttl: 168h", "ttl: 2h", func(s *served) bool { return s.agent.TTL == 168*time.Hour }, func(s *served) bool { return s.agent.TTL == 2*time.Hour }},
+		"budget": {"{tokens: 400000, per: turn, on_limit: ask}", "{usd: 0.5, unpriced: true, per: tree, on_limit: fail, warn_at: 0.5, reviewers: [ann]}",
+			func(s *served) bool { return reflect.DeepEqual(s.agent.Budget, cairn.Budget{Tokens: 400000}) },
+			func(s *served) bool {
+				return reflect.DeepEqual(s.agent.Budget, cairn.Budget{USD: 0.5, Unpriced: true, Per: cairn.PerTree, OnLimit: cairn.BudgetFails, WarnAt: 0.5,
+					Reviewers: []string{"ann"}})
+			}},
+		"budgets": {"{name: daily, scope: user, period: day, zone: Europe/Berlin, tokens: 2000000}",
+			"{name: big, scope: tenant, of: acme, period: month, usd: 500, steps: 9, unpriced: true, on_limit: fail, warn_at: -1, reviewers: [ann]}",
+			func(s *served) bool {
+				return reflect.DeepEqual(s.engine.Budgets, []cairn.BudgetRule{{Name: "daily", Scope: cairn.BudgetOfUser, Period: cairn.BudgetDay, Zone: "Europe/Berlin",
+					Budget: cairn.Budget{Tokens: 2_000_000}}})
+			},
+			func(s *served) bool {
+				return reflect.DeepEqual(s.engine.Budgets, []cairn.BudgetRule{{Name: "big", Scope: cairn.BudgetOfTenant, Of: "acme", Period: cairn.BudgetMonth,
+					Budget: cairn.Budget{USD: 500, Steps: 9, Unpriced: true, OnLimit: cairn.BudgetFails, WarnAt: -1, Reviewers: []string{"ann"}}}})
+			}},
+		"on_busy":    {"on_busy: reject", "on_busy: steer", func(s *served) bool { return s.unready.OnBusy == "reject" }, func(s *served) bool { return s.unready.OnBusy == "steer" }},
+		"on_waiting": {"on_waiting: refuse", "on_waiting: withdraw", func(s *served) bool { return s.unready.OnWaiting == "refuse" }, func(s *served) bool { return s.unready.OnWaiting == "withdraw" }},
+		"on_expired": {"on_expired: refuse", "on_expired: new", func(s *served) bool { return s.threads.OnExpired == server.ExpiredRefuse }, func(s *served) bool { return s.threads.OnExpired == server.ExpiredNew }},
+		"sessions":   {"sessions: thread", "sessions: each_turn", func(s *served) bool { return !s.threads.EachTurn }, func(s *served) bool { return s.threads.EachTurn }},
+		"versions":   {"versions: follow", "versions: pin", func(s *served) bool { return !s.agent.KeepVersion && s.agent.Version == "1" }, func(s *served) bool { return s.agent.KeepVersion }},
+		"durability": {"durability: per_step", "durability: per_tool", func(s *served) bool { return s.agent.Durability == cairn.PerStep }, func(s *served) bool { return s.agent.Durability == cairn.PerTool }},
+		"ttl":        {"ttl: 168h", "ttl: 2h", func(s *served) bool { return s.agent.TTL == 168*time.Hour }, func(s *served) bool { return s.agent.TTL == 2*time.Hour }},
 		"tool_cache": {"{max_entries: 200, ttl: 1h}", "{}",
 			func(s *served) bool {
 				return *s.tool("lookup_order").Cache == cairn.CachePolicy{Max: 200, TTL: time.Hour} && s.tool("refund").Cache == nil

@@ -21,7 +21,7 @@ type known struct {
 func admit(a *config.Auth, before *known) (*known, error) {
 	principals := map[string]*server.Principal{}
 	for _, t := range a.Tokens {
-		p := &server.Principal{User: t.User}
+		p := &server.Principal{User: t.User, Tenant: t.Tenant}
 		for _, role := range t.Roles {
 			p.Roles = append(p.Roles, server.Role(role))
 		}

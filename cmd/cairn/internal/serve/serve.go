@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -23,7 +22,7 @@ import (
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
-	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/page"
+	"github.com/cairn-agents/cairn/console"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/server"
 )
@@ -33,7 +32,7 @@ type Command struct {
 	Config string `placeholder:"FILE" xor:"what" required:"" help:"The configuration file, in YAML: docs/SERVE.md lists its keys. Reloaded on SIGHUP and on change."`
 	Demo   bool   `xor:"what" required:"" help:"Serve the demo's support agent and a scripted assistant to this machine, with a page for a browser."`
 	Listen string `placeholder:"ADDRESS" help:"The address to listen on, instead of the file's."`
-	Page   bool   `help:"Also serve a page for a browser."`
+	Page   bool   `help:"Also serve the console, for a browser."`
 	JSON   bool   `name:"json" help:"Log in JSON, overriding the file."`
 }
 
@@ -66,6 +65,7 @@ func (cmd *Command) Run(a *cli.App) (err error) {
 	s := &service{app: a, cmd: cmd, again: again}
 	s.log = cmd.logger(a, &cfg.Log, &s.level)
 	s.toolsets = &toolsets{env: a.Env, logger: s.log}
+	s.observed.env, s.observed.log = a.Env, s.log
 	defer func() { err = errors.Join(err, s.close(ctx)) }()
 	if err := s.open(ctx, cfg); err != nil {
 		return err
@@ -87,9 +87,6 @@ func (cmd *Command) read(a *cli.App) (*config.Config, error) {
 		fmt.Fprintln(a.Stderr, mistakes)
 		return nil, cli.Misuse("--config: %s in %s", counted(len(mistakes.Problems)), mistakes.File)
 	}
-	if err == nil && cmd.Page && (cfg.BasePath != "" || hasPath(cfg.URL)) {
-		return nil, cli.Misuse("--page: base_path, and the path of url, must be empty")
-	}
 	if err != nil || cmd.Listen == "" {
 		return cfg, err
 	}
@@ -98,16 +95,10 @@ func (cmd *Command) read(a *cli.App) (*config.Config, error) {
 	case err != nil:
 		return nil, cli.Misuse("--listen: must be an address such as 127.0.0.1:8420, not %q", cmd.Listen)
 	case cfg.Auth.AllowUnauthenticated && !config.Loopback(host):
-		return nil, cli.Misuse("--listen: %s is reachable from other machines, which requires auth.tokens or auth.jwt", cmd.Listen)
+		return nil, cli.Misuse("--listen: %s is reachable from other machines, which requires auth.tokens, auth.jwt or auth.oidc", cmd.Listen)
 	}
 	cfg.Listen = cmd.Listen
 	return cfg, nil
-}
-
-// hasPath reports whether an address leads below its host.
-func hasPath(address string) bool {
-	u, err := url.Parse(address)
-	return err == nil && strings.Trim(u.Path, "/") != ""
 }
 
 func counted(mistakes int) string {
@@ -134,11 +125,20 @@ func (s *service) serve(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	front, err := s.front(cfg, h)
+	if err != nil {
+		return err
+	}
 	l, err := net.Listen("tcp", cfg.Listen)
 	if err != nil {
 		return fmt.Errorf("listen: %w", err)
 	}
-	web := &http.Server{Handler: s.front(cfg, h), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+	finish, err := s.observed.start(ctx, cfg)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	defer finish()
+	web := &http.Server{Handler: front, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
 		ConnContext: server.ConnContext, TLSConfig: s.certificate.config(), ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelWarn)}
 	failed := make(chan error, 1)
 	go func() {
@@ -212,13 +212,10 @@ func (s *service) announce(cfg *config.Config, at net.Addr) {
 }
 
 // front wraps the server's routes with the page, the base path, and the check of a request's host.
-func (s *service) front(cfg *config.Config, h http.Handler) http.Handler {
-	if s.cmd.Page || s.cmd.Demo {
-		opts := page.Options{Assistants: s.offered}
-		if !cfg.Auth.AllowUnauthenticated {
-			opts.Authenticate = s.authenticate
-		}
-		h = page.Handler(h, opts)
+func (s *service) front(cfg *config.Config, api *server.Handler) (http.Handler, error) {
+	h, err := s.paged(cfg, api)
+	if err != nil {
+		return nil, err
 	}
 	if cfg.BasePath != "" {
 		below := http.NewServeMux()
@@ -228,20 +225,39 @@ func (s *service) front(cfg *config.Config, h http.Handler) http.Handler {
 	if cfg.Auth.AllowUnauthenticated {
 		h = local(h, cfg.URL)
 	}
-	return h
+	return h, nil
 }
 
-// offered returns the assistants that the page offers.
-func (s *service) offered() []page.Assistant {
-	list := []page.Assistant{}
-	for _, a := range s.own {
-		list = append(list, page.Assistant{Name: a.Name, Description: a.Description})
+// paged adds the console to the server's routes if it is to be served, with the sign-in of the file's provider.
+func (s *service) paged(cfg *config.Config, api *server.Handler) (http.Handler, error) {
+	o := &cfg.Auth.OIDC
+	switch {
+	case !s.cmd.Page && !s.cmd.Demo:
+		return api, nil
+	case !o.Given():
+		return withConsole(api, nil), nil
 	}
-	set := s.set.Load()
-	for _, name := range slices.Sorted(maps.Keys(set.Latest)) {
-		list = append(list, page.Assistant{Name: name, Description: set.Latest[name].Description})
+	signIn, err := newSignIn(api, o, s.log)
+	if err != nil {
+		return nil, err
 	}
-	return list
+	mux := http.NewServeMux()
+	mux.Handle("/", withConsole(api, &console.Options{Provider: o.Name}))
+	mux.Handle("/console/oidc/", http.StripPrefix("/console/oidc", signIn))
+	return mux, nil
+}
+
+// withConsole adds the console at /console/, to which / redirects. The addresses are relative: the base path may be anything.
+func withConsole(h http.Handler, opts *console.Options) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", h)
+	mux.Handle("/console/", http.StripPrefix("/console", console.New(opts)))
+	mux.Handle("/console/session", h) // a route of the API
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "console/")
+		w.WriteHeader(http.StatusSeeOther)
+	})
+	return mux
 }
 
 // local rejects requests whose Host is neither this machine nor that of the server's address, which may be empty.
@@ -270,10 +286,13 @@ func (s *service) options(cfg *config.Config) *server.Options {
 	opts := &server.Options{
 		AllowUnauthenticated: cfg.Auth.AllowUnauthenticated, Logger: s.log, Origins: slices.Clone(cfg.CORS.Origins), URL: cfg.URL, MaxBody: int64(cfg.Limits.Body),
 		MaxChatBody: int64(cfg.Limits.ChatBody), MaxValues: cfg.Limits.JSONValues,
-		StreamsPerUser: cfg.Limits.StreamsPerUser, RequestsPerMinute: cfg.Limits.RequestsPerMinute, RunsPerUser: max(cfg.Limits.RunsPerUser, 0), Unready: s.unready, Threads: s.threads,
+		StreamsPerUser: cfg.Limits.StreamsPerUser, RequestsPerMinute: cfg.Limits.RequestsPerMinute, RunsPerUser: max(cfg.Limits.RunsPerUser, 0), Unready: s.unready, Threads: s.threads, Advance: s.advance,
 	}
 	if !opts.AllowUnauthenticated {
-		opts.Authenticate = s.authenticate
+		opts.Authenticate, opts.SignIn = s.authenticate, &server.SignIn{}
+	}
+	if m := s.observed.metrics; m != nil {
+		opts.Observer = m
 	}
 	return opts
 }
@@ -314,7 +333,10 @@ func (s *service) engineOptions(cfg *config.Config) (engine.Options, error) {
 	opts.Logger, opts.CloseGrace = s.log, time.Duration(cfg.Drain)
 	opts.WorkConcurrency, opts.WaitAtMost, opts.MaxQueue, opts.MaxReplaced = cfg.WorkConcurrency, time.Duration(cfg.WaitAtMost), cfg.Limits.Queue, cfg.Limits.Replaced
 	opts.LeaseTTL = cmp.Or(opts.LeaseTTL, time.Duration(cfg.Lease))
-	opts.Retention = time.Duration(cfg.Retention.Removed)
+	opts.Retention, opts.UsageRetention = time.Duration(cfg.Retention.Removed), time.Duration(cfg.Retention.Usage)
+	for i := range cfg.Budgets {
+		opts.Budgets = append(opts.Budgets, cfg.Budgets[i].Rule())
+	}
 	opts.EventRetention = engine.EventRetention{Age: time.Duration(cfg.Retention.EventAge), Events: cfg.Retention.Events}
 	return opts, nil
 }

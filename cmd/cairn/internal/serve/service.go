@@ -20,6 +20,7 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/server"
 	"github.com/cairn-agents/cairn/store"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -36,9 +37,12 @@ type service struct {
 	certificate certificate
 
 	place    string // of the store, without a password
+	sessions store.Store
+	observed observed
 	closers  []func() error
 	eng      *engine.Engine
 	host     *hosts.Connection
+	advance  *server.Advance // nil unless callers drive the runs
 	catalog  *assistants.Catalog
 	toolsets *toolsets
 	own      []*cairn.Agent // agents that no file declares: the demo's
@@ -58,6 +62,16 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 	if err != nil {
 		return err
 	}
+	exported, err := metricsPlace(s.app.Env)
+	if err != nil {
+		return err
+	}
+	if cfg.Metrics != "" || exported != "" {
+		if s.observed.metrics, st, err = meter(st); err != nil {
+			return err
+		}
+	}
+	s.sessions = st
 	records, ok := driver.As[store.RecordProvider](st)
 	if !ok {
 		return cairn.Invalid("store", "store: must keep records, for the definitions of assistants")
@@ -85,9 +99,20 @@ func (s *service) open(ctx context.Context, cfg *config.Config) error {
 			return err
 		}
 	}
+	if cfg.Advance.Secret != "" {
+		if opts.Host, s.advance, err = callers(&cfg.Advance); err != nil {
+			return err
+		}
+	}
+	hooks, err := s.observed.tracing(cfg)
+	if err != nil {
+		return err
+	}
+	opts.Hooks = append(slices.Clip(opts.Hooks), hooks...)
 	if s.eng, err = engine.New(st, nil, &opts); err != nil {
 		return err
 	}
+	s.observed.eng = s.eng
 	if err := s.take(ctx, cfg); err != nil {
 		return err
 	}
@@ -190,16 +215,21 @@ func (s *service) load(ctx context.Context, cfg *config.Config) error {
 
 // parts builds models and toolsets from the settings of a file.
 func (s *service) parts(cfg *config.Config) assistants.Parts {
+	model := func(id string) (cairn.Model, error) {
+		provider, name, _ := strings.Cut(id, ":")
+		if provider == config.Scripted {
+			return scriptedModel(name)
+		}
+		return ofProvider(id, cfg.Providers[provider], s.app.Env)
+	}
 	return assistants.Parts{
-		Model: func(id string) (cairn.Model, error) {
-			provider, name, _ := strings.Cut(id, ":")
-			if provider == config.Scripted {
-				return scriptedModel(name)
-			}
-			return ofProvider(id, cfg.Providers[provider], s.app.Env)
-		},
+		Model:   model,
 		Toolset: s.toolsets.of,
 		Skills:  s.skills,
+		Memory:  func(m *config.Memory) (cairn.Memory, error) { return s.memory(m, model) },
+		Workspace: func(w *config.Workspace) (cairn.Workspace, error) {
+			return s.toolsets.workspace(w, s.sessions)
+		},
 	}
 }
 

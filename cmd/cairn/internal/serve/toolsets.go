@@ -15,10 +15,11 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/serve/config"
+	"github.com/cairn-agents/cairn/store"
 )
 
-// toolsets holds this process's connections to MCP servers, one for each distinct declaration of a server. A reload
-// therefore keeps the connections of unchanged declarations.
+// toolsets holds this process's connections to MCP servers and its workspaces, one for each distinct declaration. A reload
+// therefore keeps those of unchanged declarations.
 type toolsets struct {
 	env    map[string]string
 	logger *slog.Logger
@@ -53,6 +54,32 @@ func (s *toolsets) of(t *config.Tool, cache config.ToolCache, taken []string) (c
 	if err != nil {
 		return nil, err
 	}
+	s.keep(id, ts)
+	return ts, nil
+}
+
+// workspace returns the workspaces that an assistant declares. Assistants with equal declarations share them.
+func (s *toolsets) workspace(w *config.Workspace, st store.Store) (cairn.Workspace, error) {
+	raw, err := json.Marshal(w)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := "workspace " + string(raw)
+	if ws, ok := s.open[id].(cairn.Workspace); ok {
+		return ws, nil
+	}
+	ws, err := newWorkspace(w, st, s.logger)
+	if err != nil {
+		return nil, fmt.Errorf("workspace: %w", err)
+	}
+	s.keep(id, ws)
+	return ws, nil
+}
+
+// keep keeps a toolset for later declarations.
+func (s *toolsets) keep(id string, ts cairn.Toolset) {
 	if s.open == nil {
 		s.open = map[string]cairn.Toolset{}
 	}
@@ -60,7 +87,6 @@ func (s *toolsets) of(t *config.Tool, cache config.ToolCache, taken []string) (c
 	if c, ok := ts.(io.Closer); ok {
 		s.closed = append(s.closed, c)
 	}
-	return ts, nil
 }
 
 // serverName names a server by its command or host, the same for every version of an assistant.

@@ -53,6 +53,25 @@ func (cmd *rewindCmd) Run(a *cli.App, all *flags) error {
 	})
 }
 
+type clearTaintCmd struct {
+	one
+	Notes string `arg:"" help:"The finding. The model reads it."`
+}
+
+// Run ends the taint of a session.
+func (cmd *clearTaintCmd) Run(a *cli.App, all *flags) error {
+	return all.inspect(a, &cmd.Session, func(ctx context.Context, eng *engine.Engine) error {
+		if err := eng.ClearTaint(ctx, cmd.Session, cmd.Notes); err != nil {
+			return err
+		}
+		s, err := eng.Session(ctx, cmd.Session)
+		if err != nil {
+			return err
+		}
+		return all.report(a, s, "Session %s is no longer tainted.", s.ID)
+	})
+}
+
 type deleteCmd struct {
 	one
 	Yes bool `short:"y" help:"Do not ask for confirmation. Requires the full id."`
@@ -67,7 +86,11 @@ func (cmd *deleteCmd) Run(a *cli.App, all *flags) error {
 		}
 	}
 	return inspect(a, func(ctx context.Context, eng *engine.Engine) error {
-		s, err := eng.Session(ctx, cmd.Session)
+		id, err := all.At.ID("session", cmd.Session)
+		if err != nil {
+			return err
+		}
+		s, err := eng.Session(ctx, id)
 		if err != nil {
 			return err
 		}
@@ -76,7 +99,7 @@ func (cmd *deleteCmd) Run(a *cli.App, all *flags) error {
 				return err
 			}
 		}
-		if err := eng.Delete(ctx, cmd.Session); err != nil {
+		if err := eng.Delete(ctx, s.ID); err != nil {
 			return err
 		}
 		return all.report(a, s, "Deleted session %s.", s.ID)

@@ -120,9 +120,14 @@ func eventDetail(ev *cairn.Event) string {
 	add(ev.CallID)
 	add(ev.Name)
 	add(ev.ChildID)
-	add(string(ev.Data))
+	if ev.Type != cairn.EventUsage { // whose sum is enough
+		add(string(ev.Data))
+	}
 	if !ev.Deadline.IsZero() {
 		add("until " + output.Stamp(ev.Deadline))
+	}
+	if !ev.Until.IsZero() {
+		add("next at " + output.Stamp(ev.Until))
 	}
 	if ev.Cached {
 		add("(cached)")

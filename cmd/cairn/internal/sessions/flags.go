@@ -10,12 +10,13 @@ import (
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/stores"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // flags are the flags that all commands share.
 type flags struct {
-	At   stores.Flags `embed:""`
-	JSON bool         `name:"json" help:"Print JSON: one document, but for events --follow, which prints one event per line."`
+	At   stores.Tenanted `embed:""`
+	JSON bool            `name:"json" help:"Print JSON: one document, but for events --follow, which prints one event per line."`
 }
 
 // one is the argument of commands about one session.
@@ -25,11 +26,19 @@ type one struct {
 
 // inspect calls do with an engine on the store, once id is the whole id of a session that it names or begins.
 func (all *flags) inspect(a *cli.App, id *string, do func(context.Context, *engine.Engine) error) error {
-	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) (err error) {
+	return all.inspectStore(a, id, func(ctx context.Context, _ store.Importer, eng *engine.Engine) error { return do(ctx, eng) })
+}
+
+// inspectStore is inspect with the store itself.
+func (all *flags) inspectStore(a *cli.App, id *string, do func(context.Context, store.Importer, *engine.Engine) error) error {
+	return all.At.InspectStore(a, func(ctx context.Context, st store.Importer, eng *engine.Engine) (err error) {
+		if *id, err = all.At.ID("session", *id); err != nil {
+			return err
+		}
 		if *id, err = named.Session(ctx, eng, *id); err != nil {
 			return err
 		}
-		return do(ctx, eng)
+		return do(ctx, st, eng)
 	})
 }
 

@@ -5,17 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"strings"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/output"
+	"github.com/cairn-agents/cairn/cmd/cairn/internal/pages"
 	"github.com/cairn-agents/cairn/engine"
 	"github.com/cairn-agents/cairn/store"
 )
 
-type listCmd struct {
+// filters select sessions.
+type filters struct {
 	User         string            `help:"Only sessions of this user."`
 	Agent        string            `help:"Only sessions of this agent."`
 	Status       []string          `enum:"idle,active,paused,completed,failed,interrupted" help:"Only sessions with one of these statuses: ${enum}."`
@@ -25,8 +26,30 @@ type listCmd struct {
 	Parent       string            `help:"Only sessions of the sub-agents and companions of this session."`
 	Thread       string            `placeholder:"ID" help:"Only sessions of this thread."`
 	Search       string            `placeholder:"WORDS" help:"Only sessions with all of these words, or the beginnings of them, in their title or first message."`
-	Limit        int               `default:"50" help:"The maximum number; 0 lists all. Default: 50."`
-	Cursor       string            `help:"Continue an earlier list from its cursor."`
+}
+
+// query returns the query of the filters, for roots unless they name a parent.
+func (f *filters) query(all *flags) (q store.SessionQuery, err error) {
+	q = store.SessionQuery{Tenant: all.At.Selected(), UserID: f.User, Agent: f.Agent, Tags: f.Tag, ThreadID: f.Thread, ParentID: f.Parent, RootsOnly: f.Parent == "", Search: f.Search}
+	for _, name := range []struct {
+		flag string
+		id   *string
+	}{{"--user", &q.UserID}, {"--parent", &q.ParentID}, {"--thread", &q.ThreadID}} {
+		if *name.id, err = all.At.ID(name.flag, *name.id); err != nil {
+			return q, err
+		}
+	}
+	for _, s := range f.Status {
+		q.Statuses = append(q.Statuses, cairn.SessionStatus(s))
+	}
+	q.Metadata, err = metadata(f.Metadata, f.MetadataJSON)
+	return q, err
+}
+
+type listCmd struct {
+	filters
+	Limit  int    `default:"50" help:"The maximum number; 0 lists all. Default: 50."`
+	Cursor string `help:"Continue an earlier list from its cursor."`
 
 	Removed   bool `help:"List sessions that were deleted or have expired and are not purged yet."`
 	Archived  bool `xor:"archive" help:"List archived sessions instead of the others."`
@@ -39,14 +62,11 @@ func (cmd *listCmd) Run(a *cli.App, all *flags) error {
 	if cmd.Limit < 0 {
 		return cli.Misuse("--limit: %d is negative", cmd.Limit)
 	}
-	q := store.SessionQuery{UserID: cmd.User, Agent: cmd.Agent, Tags: cmd.Tag, ThreadID: cmd.Thread, ParentID: cmd.Parent, RootsOnly: !cmd.SubAgents && cmd.Parent == "", Search: cmd.Search, Cursor: cmd.Cursor}
-	var err error
-	if q.Metadata, err = metadata(cmd.Metadata, cmd.MetadataJSON); err != nil {
+	q, err := cmd.query(all)
+	if err != nil {
 		return err
 	}
-	for _, s := range cmd.Status {
-		q.Statuses = append(q.Statuses, cairn.SessionStatus(s))
-	}
+	q.RootsOnly = q.RootsOnly && !cmd.SubAgents
 	if cmd.Removed {
 		q.Removed = []store.Removal{store.Deleted, store.Expired}
 	}
@@ -55,7 +75,10 @@ func (cmd *listCmd) Run(a *cli.App, all *flags) error {
 	}
 	return all.At.Inspect(a, func(ctx context.Context, eng *engine.Engine) error {
 		next := ""
-		sessions := cmd.pages(func(q store.SessionQuery) (store.Page[cairn.Session], error) { return eng.Sessions(ctx, q) }, q, &next)
+		sessions := pages.Limited(cmd.Limit, cmd.Cursor, &next, func(cursor string, limit int) (store.Page[cairn.Session], error) {
+			q.Cursor, q.Limit = cursor, limit
+			return eng.Sessions(ctx, q)
+		})
 		if all.JSON {
 			return output.Items(a.Stdout, sessions, &next)
 		}
@@ -63,41 +86,15 @@ func (cmd *listCmd) Run(a *cli.App, all *flags) error {
 		err := output.List(a.Stdout, false, sessions,
 			[]string{"SESSION", "AGENT", "STATUS", "USER", "TAGS", "TURNS", "MESSAGES", "TOKENS", "UPDATED", "TITLE"},
 			func(s *cairn.Session) []string {
-				return []string{s.ID, s.Agent, statusOf(s), s.UserID, strings.Join(s.Tags, ","), fmt.Sprint(s.Turn),
+				status := statusOf(s)
+				if s.Tainted {
+					status += ", tainted"
+				}
+				return []string{s.ID, s.Agent, status, s.UserID, strings.Join(s.Tags, ","), fmt.Sprint(s.Turn),
 					fmt.Sprint(s.MessageCount), output.Tokens(s.Usage), output.Age(now, s.UpdatedAt), titleOf(s)}
 			})
 		return errors.Join(err, a.More("--cursor", next))
 	})
-}
-
-// largest is the largest page that is read at once.
-const largest = 1000
-
-// pages yields sessions up to the limit. Then it sets next to the cursor of those that follow, if there are any.
-func (cmd *listCmd) pages(list func(store.SessionQuery) (store.Page[cairn.Session], error), q store.SessionQuery, next *string) iter.Seq2[cairn.Session, error] {
-	return func(yield func(cairn.Session, error) bool) {
-		for left := cmd.Limit; ; {
-			q.Limit = largest
-			if cmd.Limit > 0 {
-				q.Limit = min(left, largest)
-			}
-			page, err := list(q)
-			if err != nil {
-				yield(cairn.Session{}, err)
-				return
-			}
-			for _, s := range page.Items {
-				if !yield(s, nil) {
-					return
-				}
-			}
-			q.Cursor, left = page.Next, left-len(page.Items)
-			if page.Next == "" || cmd.Limit > 0 && left == 0 {
-				*next = page.Next
-				return
-			}
-		}
-	}
 }
 
 // titleOf returns the title of a session or, without one, the beginning of its first message.

@@ -19,7 +19,9 @@ type showCmd struct{ one }
 // shown is a session with its pending calls, its children and its next step.
 type shown struct {
 	*cairn.Session
-	Continue engine.Resumability `json:"continue"`
+	// Situation is why the session waits, its current activity, or the outcome of its last run.
+	Situation *cairn.Situation    `json:"situation"`
+	Continue  engine.Resumability `json:"continue"`
 	// Waiting are the first hundred open calls; for a root, those of all its sub-agents too. Children are the
 	// session's hundred newest sub-agents.
 	Waiting  []cairn.PendingCall `json:"waiting,omitempty"`
@@ -47,6 +49,7 @@ func (cmd *showCmd) Run(a *cli.App, all *flags) error {
 		} else if len(runs.Items) > 0 {
 			last = runs.Items[0]
 		}
+		fmt.Fprintf(a.Stdout, "%s\n\n", sentence(about.Situation, s))
 		return output.Fields(a.Stdout, sessionFields(a, about, last))
 	})
 }
@@ -55,6 +58,9 @@ func (cmd *showCmd) Run(a *cli.App, all *flags) error {
 func look(ctx context.Context, eng *engine.Engine, s *cairn.Session) (*shown, error) {
 	about := &shown{Session: s}
 	var err error
+	if about.Situation, err = eng.Situation(ctx, s.ID); err != nil {
+		return nil, err
+	}
 	if about.Continue, err = eng.CanResume(ctx, s.ID); err != nil {
 		return nil, err
 	}

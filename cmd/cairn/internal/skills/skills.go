@@ -16,6 +16,7 @@ import (
 type Commands struct {
 	List     List     `cmd:"" default:"withargs" help:"List the skills in folders."`
 	Validate Validate `cmd:"" help:"Check the skills in folders by the rules of agentskills.io. Exit code 1: there are mistakes."`
+	Sync     Sync     `cmd:"" help:"Copy skills from git repositories and plugin marketplaces into a folder, and pin them in a lock file."`
 }
 
 // folders are the folders that a command looks into.

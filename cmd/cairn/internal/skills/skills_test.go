@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 )
@@ -61,5 +63,54 @@ func TestValidate(t *testing.T) {
 		if misuse := (&cli.App{Stderr: &out}).Fail(err) == 2; err != nil && misuse != test.misuse {
 			t.Errorf("%s: exit code of a misuse: %t, %v", name, misuse, errors.Unwrap(err))
 		}
+	}
+}
+
+// The exit codes are for scripts: 0 without differences, 1 with some, 2 for a file that is missing.
+func TestSync(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=a", "-c", "user.email=a@example.com", "-c", "commit.gpgSign=false"}, args...)...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v: %s", args, err, out)
+		}
+	}
+	write(t, filepath.Join(dir, "pdf/SKILL.md"), "---\nname: pdf\ndescription: Reads.\nhooks: x\n---\nRead it.")
+	git("init", "--quiet")
+	git("add", "--all")
+	git("commit", "--quiet", "-m", "Add")
+	file := filepath.Join(t.TempDir(), "skills.yaml")
+	write(t, file, "into: skills\nsources:\n- git: file://"+dir+"\n")
+	run := func(cmd Sync) (stdout, stderr string, code int) {
+		var out, errs bytes.Buffer
+		a := &cli.App{Stdout: &out, Stderr: &errs}
+		cmd.File, cmd.Timeout = file, time.Minute
+		code = a.Fail(cmd.Run(a))
+		return out.String(), errs.String(), code
+	}
+	for i, step := range []struct {
+		cmd            Sync
+		stdout, stderr string
+		code           int
+	}{
+		{Sync{Check: true}, strings.TrimSuffix(file, "yaml") + "lock: is missing\n", "cairn: 1 difference; run cairn skills sync\n", 1},
+		{Sync{}, "1 skill written: pdf\n", "skill pdf: hooks: unknown field\n", 0},
+		{Sync{Check: true}, "no differences\n", "", 0},
+		{Sync{}, "1 skill unchanged: pdf\n", "", 0},
+		{Sync{Update: true}, "1 skill written: pdf\n", "skill pdf: hooks: unknown field\n", 0},
+	} {
+		if out, errs, code := run(step.cmd); out != step.stdout || errs != step.stderr || code != step.code {
+			t.Errorf("step %d: %q, %q, exit code %d, want %+v", i, out, errs, code, step)
+		}
+	}
+	write(t, filepath.Join(filepath.Dir(file), "skills/pdf/SKILL.md"), "changed")
+	if out, _, code := run(Sync{Check: true}); code != 1 || !strings.Contains(out, "SKILL.md: differs") {
+		t.Errorf("a change: %q, exit code %d", out, code)
+	}
+	file = filepath.Join(dir, "none.yaml")
+	if _, errs, code := run(Sync{}); code != 2 || !strings.Contains(errs, "none.yaml") {
+		t.Errorf("a file that is missing: %q, exit code %d", errs, code)
 	}
 }

@@ -18,6 +18,7 @@ const (
 	inFile kind = iota
 	inPostgres
 	inRedis
+	inObjects
 )
 
 // Address is the address of a store.
@@ -46,8 +47,10 @@ func Parse(given, text string) (*Address, error) {
 		return parseServer(given, text, inPostgres, "schema")
 	case "redis", "rediss", "unix", "redis-sentinel", "rediss-sentinel":
 		return parseServer(given, text, inRedis, "prefix")
+	case "do", "do+insecure":
+		return parseServer(given, text, inObjects, "")
 	}
-	return nil, cli.Misuse("%s: unknown kind of store %q: must be one of sqlite:, postgres:, redis:, rediss:, redis-sentinel:, or unix: for Redis on a socket",
+	return nil, cli.Misuse("%s: unknown kind of store %q: must be one of sqlite:, postgres:, redis:, rediss:, redis-sentinel:, unix: for Redis on a socket, or do:",
 		given, name)
 }
 
@@ -65,16 +68,18 @@ func parseFile(given, text string) (*Address, error) {
 	return &Address{given: given, kind: inFile, place: path}, nil
 }
 
-// parseServer parses the URL of a server. One of its parameters is this program's, the others are the driver's.
+// parseServer parses the URL of a server. One of its parameters is this program's, unless its name is empty; the others
+// are the driver's.
 func parseServer(given, text string, k kind, parameter string) (*Address, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Opaque != "" {
-		form := map[kind]string{inPostgres: "postgres://HOST/DATABASE", inRedis: "redis://HOST/0"}[k]
+		form := map[kind]string{inPostgres: "postgres://HOST/DATABASE", inRedis: "redis://HOST/0", inObjects: "do://HOST/STORE"}[k]
 		return nil, cli.Misuse("%s: must be a URL of the form %s", given, form)
 	}
 	query := u.Query()
-	at := &Address{given: given, kind: k, name: query.Get(parameter)}
-	if query.Has(parameter) {
+	at := &Address{given: given, kind: k}
+	if parameter != "" && query.Has(parameter) {
+		at.name = query.Get(parameter)
 		if at.name == "" {
 			return nil, cli.Misuse("%s: ?%s= is empty", given, parameter)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/cli"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/store"
 )
 
 // DefaultFile is where the demo keeps its sessions, so that other commands find them without a flag.
@@ -13,7 +14,7 @@ const DefaultFile = "cairn-demo.db"
 
 // Flags select where sessions are.
 type Flags struct {
-	Store string `placeholder:"URL" xor:"store" help:"The store: postgres://HOST/DATABASE?schema=NAME, redis://HOST/0?prefix=NAME, sqlite:PATH or PATH. Default: CAIRN_STORE, else CAIRN_DB, else cairn-demo.db in the current directory."`
+	Store string `placeholder:"URL" xor:"store" help:"The store: postgres://HOST/DATABASE?schema=NAME, redis://HOST/0?prefix=NAME, do://HOST/STORE, sqlite:PATH or PATH. Default: CAIRN_STORE, else CAIRN_DB, else cairn-demo.db in the current directory."`
 	DB    string `name:"db" placeholder:"PATH" xor:"store" help:"Short for --store sqlite:PATH."`
 }
 
@@ -34,7 +35,12 @@ func (f Flags) Address(env map[string]string) (*Address, error) {
 
 // Inspect calls do with an engine without agents on a store that must exist. The engine can show, change and stop
 // sessions, but not run them.
-func (f Flags) Inspect(a *cli.App, do func(context.Context, *engine.Engine) error) (err error) {
+func (f Flags) Inspect(a *cli.App, do func(context.Context, *engine.Engine) error) error {
+	return f.InspectStore(a, func(ctx context.Context, _ store.Importer, eng *engine.Engine) error { return do(ctx, eng) })
+}
+
+// InspectStore is [Flags.Inspect] with the store itself, for data beside sessions.
+func (f Flags) InspectStore(a *cli.App, do func(context.Context, store.Importer, *engine.Engine) error) (err error) {
 	at, err := f.Address(a.Env)
 	if err != nil {
 		return err
@@ -51,5 +57,5 @@ func (f Flags) Inspect(a *cli.App, do func(context.Context, *engine.Engine) erro
 		return err
 	}
 	defer func() { err = errors.Join(err, eng.Close(context.WithoutCancel(ctx))) }()
-	return do(ctx, eng)
+	return do(ctx, st, eng)
 }

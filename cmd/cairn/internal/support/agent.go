@@ -78,7 +78,7 @@ func tools(s *shop.Shop) []cairn.Tool {
 		cairn.Func("list_orders", "List the orders of a customer.",
 			func(ctx context.Context, call *cairn.Call, in listInput) ([]shop.Order, error) {
 				if in.Customer == "" {
-					in.Customer = call.UserID
+					in.Customer = call.User()
 				}
 				if in.Customer == "" {
 					return nil, cairn.Errorf(cairn.ErrTool, "no customer is signed in, so the customer's name is needed")

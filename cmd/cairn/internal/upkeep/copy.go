@@ -18,6 +18,7 @@ type copyCmd struct {
 	From    string   `arg:"" help:"The store to copy from, in the form of --store."`
 	To      string   `arg:"" help:"The store to copy to. A missing file is created."`
 	Session []string `placeholder:"ID" help:"Only these sessions, and no records. Default: all."`
+	Tenant  string   `placeholder:"NAME" help:"Only sessions of this tenant, and no records. Default: all."`
 	DryRun  bool     `help:"Only show what would be copied."`
 	JSON    bool     `name:"json" help:"Print the outcome for each session and each namespace of records as JSON."`
 }
@@ -30,7 +31,9 @@ be run again. A running session is refused: stop it, or wait. The other sessions
 
 Then records are copied one by one: data that belongs to no session, such as connected accounts, idempotency keys and
 versions of assistants. They keep their remaining time to live. A record that TO already has with another value is refused.
-Workers are not copied; they register with the store they work on.
+Workers are not copied; they register with the store they work on. Memories are copied last, scope by scope; a scope that
+TO already has is skipped if it is identical and refused if it differs. The usage by day follows, into a store without other
+usage; with --session or --tenant it stays behind, and the sessions bring their counters.
 
 FROM is not changed. Resume a session in one of the stores only.`
 }
@@ -69,6 +72,15 @@ func (r *copyResult) text() string {
 
 // Run copies sessions and records.
 func (cmd *copyCmd) Run(a *cli.App) error {
+	for i, id := range cmd.Session {
+		var err error
+		if cmd.Session[i], err = stores.IDIn(cmd.Tenant, "--session", id); err != nil {
+			return err
+		}
+	}
+	if err := stores.CheckTenant(cmd.Tenant); err != nil {
+		return err
+	}
 	from, err := stores.Parse("FROM", cmd.From)
 	if err != nil {
 		return err
@@ -137,6 +149,9 @@ type copying struct {
 	failedNamespaces int
 }
 
+// partial reports whether only some sessions are copied, and no records.
+func (c *copying) partial() bool { return len(c.Session) > 0 || c.Tenant != "" }
+
 // summary returns how far the copy is.
 func (c *copying) summary() string {
 	done := 0
@@ -162,7 +177,7 @@ func (c *copying) print(ctx context.Context, a *cli.App) error {
 					return
 				}
 			}
-			for r, err := range c.namespaces(ctx) {
+			for r, err := range c.besides(ctx) {
 				if !yield(r, err) || err != nil {
 					return
 				}
@@ -170,10 +185,10 @@ func (c *copying) print(ctx context.Context, a *cli.App) error {
 		}, nil)
 	}
 	err := output.List(a.Stdout, false, c.copyTrees(ctx), treeHeader, (*treeReport).row)
-	if err != nil || len(c.Session) > 0 {
+	if err != nil || c.partial() {
 		return err
 	}
-	next, stop := iter.Pull2(c.namespaces(ctx))
+	next, stop := iter.Pull2(c.besides(ctx))
 	defer stop()
 	r, err, some := next()
 	if err != nil || !some {

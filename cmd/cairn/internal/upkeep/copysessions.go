@@ -96,9 +96,13 @@ func (c *copying) roots(ctx context.Context) iter.Seq2[string, error] {
 	if len(c.Session) > 0 {
 		return pages.Of(c.Session...)
 	}
+	var tenant *string
+	if c.Tenant != "" {
+		tenant = &c.Tenant
+	}
 	return func(yield func(string, error) bool) {
 		for s, err := range pages.All(func(cursor string) (store.Page[cairn.Session], error) {
-			return c.source.List(ctx, store.SessionQuery{RootsOnly: true, Cursor: cursor})
+			return c.source.List(ctx, store.SessionQuery{Tenant: tenant, RootsOnly: true, Cursor: cursor})
 		}) {
 			if !yield(s.ID, err) {
 				return

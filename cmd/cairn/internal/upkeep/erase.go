@@ -14,17 +14,24 @@ import (
 )
 
 type eraseCmd struct {
-	At      stores.Flags `embed:""`
-	Session string       `arg:"" optional:"" help:"The session's id, or its beginning without --yes."`
-	User    string       `help:"Erase all sessions of this user instead, also removed ones; runs are aborted."`
-	JSON    bool         `name:"json" help:"Print the erased session as JSON; with --user the number of erased sessions."`
-	Yes     bool         `short:"y" help:"Do not ask for confirmation."`
+	At      stores.Tenanted `embed:""`
+	Session string          `arg:"" optional:"" help:"The session's id, or its beginning without --yes."`
+	User    string          `help:"Erase all sessions of this user instead, also removed ones; runs are aborted."`
+	JSON    bool            `name:"json" help:"Print the erased session as JSON; with --user the number of erased sessions."`
+	Yes     bool            `short:"y" help:"Do not ask for confirmation."`
 }
 
 // Run erases a session, or all sessions of a user.
 func (cmd *eraseCmd) Run(a *cli.App) error {
 	if (cmd.Session == "") == (cmd.User == "") {
 		return cli.Misuse("erase: set either a session or --user")
+	}
+	var err error
+	if cmd.User, err = cmd.At.ID("--user", cmd.User); err != nil {
+		return err
+	}
+	if cmd.Session, err = cmd.At.ID("session", cmd.Session); err != nil {
+		return err
 	}
 	if cmd.User != "" {
 		return cmd.eraseUser(a)

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -47,6 +48,10 @@ type Parts struct {
 	// Skills returns the skills of an assistant: those in folders, and those that MCP servers among its toolsets publish.
 	// taken are the names of its toolsets so far.
 	Skills func(s *config.Skills, servers []cairn.Toolset, taken []string) (cairn.Toolset, error)
+	// Memory returns the memory of an assistant.
+	Memory func(m *config.Memory) (cairn.Memory, error)
+	// Workspace returns the workspaces of an assistant.
+	Workspace func(w *config.Workspace) (cairn.Workspace, error)
 }
 
 // builder builds the agents of definitions, each once.
@@ -69,6 +74,10 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", v, err)
 	}
+	others, err := b.others(d.Models)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", v, err)
+	}
 	settings, err := d.Settings.ForModel()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", v, err)
@@ -79,8 +88,8 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 	}
 	a := &cairn.Agent{
 		Name: d.Name, Version: fmt.Sprint(v.number), KeepVersion: d.Versions == "pin",
-		Description: d.Description, Instructions: d.Instructions, Model: model, Settings: settings, Output: d.Output.Type(), MaxSteps: d.MaxSteps, DeferAbove: d.DeferAbove,
-		Durability: durability, TTL: time.Duration(d.TTL),
+		Description: d.Description, Instructions: d.Instructions, Model: model, Models: others, Settings: settings, Output: d.Output.Type(), MaxSteps: d.MaxSteps, DeferAbove: d.DeferAbove,
+		Durability: durability, TTL: time.Duration(d.TTL), Budget: d.Budget.Limits(),
 	}
 	var servers []cairn.Toolset
 	for i := range d.Tools {
@@ -99,11 +108,37 @@ func (b *builder) agent(v version) (*cairn.Agent, error) {
 		}
 		a.Toolsets = append(a.Toolsets, skills)
 	}
+	if d.Memory.Some() {
+		if a.Memory, err = b.Memory(&d.Memory); err != nil {
+			return nil, fmt.Errorf("%s: %w", v, err)
+		}
+	}
+	if d.Workspace.Some() {
+		if a.Workspace, err = b.Workspace(&d.Workspace); err != nil {
+			return nil, fmt.Errorf("%s: %w", v, err)
+		}
+	}
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
 	b.made[v] = a
 	return a, nil
+}
+
+// others builds the models that a turn may select by name; nil if there are none.
+func (b *builder) others(models map[string]string) (map[string]cairn.Model, error) {
+	if len(models) == 0 {
+		return nil, nil
+	}
+	made := make(map[string]cairn.Model, len(models))
+	for _, name := range slices.Sorted(maps.Keys(models)) {
+		m, err := b.Model(models[name])
+		if err != nil {
+			return nil, fmt.Errorf("models.%s: %w", name, err)
+		}
+		made[name] = m
+	}
+	return made, nil
 }
 
 // add adds a tool of the definition to an agent.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host"
+	"github.com/cairn-agents/cairn/server"
 	"github.com/cairn-agents/cairn/server/jwtauth"
 )
 
@@ -55,6 +58,7 @@ func (d *decoder) check(c *Config) {
 	case !executorName.MatchString(c.Executor):
 		d.wrong("executor", "%q must be 1 to 128 visible ASCII characters", c.Executor)
 	}
+	d.checkAdvance(c)
 	for i, origin := range c.CORS.Origins {
 		u, err := url.Parse(origin)
 		if err != nil || u.Scheme == "" || u.Host == "" || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
@@ -72,10 +76,43 @@ func (d *decoder) check(c *Config) {
 	for _, name := range slices.Sorted(maps.Keys(c.Providers)) {
 		d.checkProvider(name, c.Providers[name])
 	}
+	d.checkBudgets(c.Budgets)
 	d.checkAssistants(c.Assistants)
 }
 
+func (d *decoder) checkAdvance(c *Config) {
+	a := &c.Advance
+	if reflect.ValueOf(*a).IsZero() {
+		return
+	}
+	if c.Host != "" {
+		d.wrong("advance", "must not be set with host")
+	}
+	if len(a.Secret) < host.MinSecret {
+		d.wrong("advance.secret", "must have at least %d characters", host.MinSecret)
+	}
+	for i, secret := range a.EarlierSecrets {
+		if len(secret) < host.MinSecret {
+			d.wrong(fmt.Sprintf("advance.earlier_secrets[%d]", i), "must have at least %d characters", host.MinSecret)
+		}
+	}
+	if u, err := url.Parse(a.Start); a.Start != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
+		d.wrong("advance.start", "must be an http or https URL")
+	}
+	if a.StartToken != "" && a.Start == "" {
+		d.wrong("advance.start_token", "requires start")
+	}
+	if wait := time.Duration(a.Wait); wait > server.MaxAdvanceWait {
+		d.wrong("advance.wait", "%s is more than the maximum of %s", wait, server.MaxAdvanceWait)
+	}
+}
+
 func (d *decoder) checkTimes(c *Config) {
+	if c.Metrics != "" {
+		if _, port, err := net.SplitHostPort(c.Metrics); err != nil || port == "" {
+			d.wrong("metrics", "must be an address such as 127.0.0.1:9464, not %q", c.Metrics)
+		}
+	}
 	if lease := time.Duration(c.Lease); lease > 0 && lease < time.Second {
 		d.wrong("lease", "%s is less than the minimum of 1s", lease)
 	}
@@ -93,8 +130,8 @@ func (d *decoder) checkListen(c *Config) {
 		d.wrong("listen", "must be an address such as 127.0.0.1:8420, not %q", c.Listen)
 		return
 	}
-	if !Loopback(host) && len(c.Auth.Tokens) == 0 && !c.Auth.JWT.Given() {
-		d.wrong("listen", "%s is reachable from other machines, which requires auth.tokens or auth.jwt", c.Listen)
+	if !Loopback(host) && !c.Auth.Given() {
+		d.wrong("listen", "%s is reachable from other machines, which requires auth.tokens, auth.jwt or auth.oidc", c.Listen)
 	}
 }
 
@@ -108,12 +145,12 @@ func Loopback(host string) bool {
 }
 
 func (d *decoder) checkAuth(a *Auth) {
-	given := len(a.Tokens) > 0 || a.JWT.Given()
+	given := a.Given()
 	switch {
 	case given && a.AllowUnauthenticated:
-		d.wrong("auth.allow_unauthenticated", "must not be set with auth.tokens or auth.jwt")
+		d.wrong("auth.allow_unauthenticated", "must not be set with auth.tokens, auth.jwt or auth.oidc")
 	case !given && !a.AllowUnauthenticated:
-		d.wrong("auth", "must have tokens or jwt; set allow_unauthenticated: true to serve this machine without authentication")
+		d.wrong("auth", "must have tokens, jwt or oidc; set allow_unauthenticated: true to serve this machine without authentication")
 	}
 	seen := map[string]int{}
 	for i := range a.Tokens {
@@ -128,20 +165,30 @@ func (d *decoder) checkAuth(a *Auth) {
 		case strings.ContainsFunc(t.Token, func(r rune) bool { return r <= ' ' || r > '~' }):
 			d.wrong(path+".token", "must have only visible ASCII characters")
 		}
-		if t.User == "" {
+		switch {
+		case t.User == "":
 			d.wrong(path+".user", "is empty")
+		case strings.Contains(t.User, "::"):
+			d.wrong(path+".user", "must not contain ::; set tenant")
+		}
+		if err := cairn.CheckTenant(t.Tenant); t.Tenant != "" && t.Tenant != server.AllTenants && err != nil {
+			d.wrong(path+".tenant", "%s, or be %s", strings.TrimPrefix(cairn.AsError(err).Message, "tenant: "), server.AllTenants)
 		}
 		if len(t.Roles) == 0 {
 			t.Roles = []string{"user"}
 		}
 	}
 	d.checkJWT(&a.JWT)
+	d.checkOIDC(&a.OIDC)
 }
+
+// Given reports whether there are credentials that the server accepts.
+func (a *Auth) Given() bool { return len(a.Tokens) > 0 || a.JWT.Given() || a.OIDC.Given() }
 
 // checkJWT checks the settings for an issuer's tokens by building their authenticator.
 func (d *decoder) checkJWT(j *JWT) {
 	if !j.Given() {
-		if j.UserClaim != usual.UserClaim || j.RolesClaim != usual.RolesClaim || len(j.Roles)+len(j.DefaultRoles)+len(j.Algorithms) > 0 {
+		if j.UserClaim != usual.UserClaim || j.TenantClaim != "" || j.RolesClaim != usual.RolesClaim || len(j.Roles)+len(j.DefaultRoles)+len(j.Algorithms) > 0 {
 			d.wrong("auth.jwt", "requires issuer, audience and jwks_url")
 		}
 		return
@@ -161,6 +208,36 @@ func (d *decoder) checkJWT(j *JWT) {
 	case e.Field == "Algorithms":
 		d.wrong("auth.jwt.algorithms", "%s", strings.TrimPrefix(e.Message, "Algorithms: "))
 	}
+}
+
+// callback is the end of the path of a redirect_url.
+const callback = "/console/oidc/callback"
+
+// checkOIDC checks the settings of a provider.
+func (d *decoder) checkOIDC(o *OIDC) {
+	if !o.Given() {
+		if !reflect.DeepEqual(*o, usualOIDC) {
+			d.wrong("auth.oidc", "requires issuer, client_id and redirect_url")
+		}
+		return
+	}
+	for _, key := range []struct{ name, value string }{{"issuer", o.Issuer}, {"client_id", o.ClientID}, {"redirect_url", o.RedirectURL}} {
+		if key.value == "" {
+			d.wrong("auth.oidc."+key.name, "is required: auth.oidc requires issuer, client_id and redirect_url")
+		}
+	}
+	if o.Issuer != "" && !secured(o.Issuer) {
+		d.wrong("auth.oidc.issuer", "must be an https URL, or an http URL of this machine, not %q", o.Issuer)
+	}
+	if o.RedirectURL != "" && (!secured(o.RedirectURL) || !strings.HasSuffix(o.RedirectURL, callback)) {
+		d.wrong("auth.oidc.redirect_url", "must be an https URL, or an http URL of this machine, that ends with %s, not %q", callback, o.RedirectURL)
+	}
+}
+
+// secured reports whether a text is an https URL, or an http URL of this machine.
+func secured(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && u.User == nil && u.Fragment == "" && (u.Scheme == "https" || u.Scheme == "http" && Loopback(u.Hostname()))
 }
 
 func (d *decoder) checkProvider(name string, p Provider) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/cmd/cairn/internal/durations"
+	"github.com/cairn-agents/cairn/internal/ids"
 )
 
 // headerName is a token of RFC 9110, section 5.6.2.
@@ -48,18 +50,20 @@ func (d *decoder) checkAssistants(list []Assistant) {
 }
 
 func (d *decoder) checkAssistant(a *Assistant, path string) {
-	provider, name, _ := strings.Cut(a.Model, ":")
-	switch {
-	case a.Model == "":
-		d.wrong(path+".model", "is required, as PROVIDER:NAME")
-	case !slices.Contains(d.providers, provider):
-		d.wrong(path+".model", "unknown provider %q: must be one of %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
-	case name == "" && provider != Scripted:
-		d.wrong(path+".model", "must name a model of %s", provider)
+	d.checkModel(a.Model, path+".model")
+	for _, name := range slices.Sorted(maps.Keys(a.Models)) {
+		if problem := ids.Check(name); problem != "" {
+			d.wrong(path+".models", "name %q %s", name, problem)
+			continue
+		}
+		d.checkModel(a.Models[name], path+".models."+name)
 	}
 	d.checkSettings(&a.Settings, path+".settings")
+	d.checkBudget(&a.Budget, path+".budget")
 	d.checkOutput(&a.Output, path+".output")
 	d.checkSkills(&a.Skills, path+".skills")
+	d.checkMemory(&a.Memory, path+".memory")
+	d.checkWorkspace(&a.Workspace, path+".workspace")
 	if len(a.Skills.Preload) > 0 && !a.Skills.Some() && !slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.MCP != nil && t.MCP.Skills }) {
 		d.wrong(path+".skills.preload", "requires folders, or an MCP server with skills")
 	}
@@ -78,6 +82,84 @@ func (d *decoder) checkAssistant(a *Assistant, path string) {
 	d.checkCache(a.ToolCache, path)
 	if a.ToolCache != (ToolCache{}) && !slices.ContainsFunc(a.Tools, func(t Tool) bool { return t.MCP != nil }) {
 		d.wrong(path+".tool_cache", "applies only to tools of MCP servers, and the assistant has none; set tool_cache on other tools")
+	}
+}
+
+// checkModel checks the form of a model, and that the program supports its provider.
+func (d *decoder) checkModel(model, path string) {
+	provider, name, _ := strings.Cut(model, ":")
+	switch {
+	case model == "":
+		d.wrong(path, "is required, as PROVIDER:NAME")
+	case !slices.Contains(d.providers, provider):
+		d.wrong(path, "unknown provider %q: must be one of %s%s", provider, strings.Join(d.providers, ", "), meant(provider, d.providers))
+	case name == "" && provider != Scripted:
+		d.wrong(path, "must name a model of %s", provider)
+	}
+}
+
+func (d *decoder) checkMemory(m *Memory, path string) {
+	switch m.Scope {
+	case "", "none":
+		if m.Group != "" || m.Retention != 0 || m.MaxEntries != 0 || len(m.Trusted) > 0 || m.Forget || m.Extract != "" || m.ExtractUSD != 0 || m.Consolidate {
+			d.wrong(path+".scope", "is required: session, user or group")
+		}
+	case "session", "user":
+		if m.Group != "" {
+			d.wrong(path+".group", "may only be set for the scope group")
+		}
+	case "group":
+		if m.Group == "" {
+			d.wrong(path+".group", "is required for the scope group")
+		}
+	default:
+		d.wrong(path+".scope", "must be none, session, user or group, not %q", m.Scope)
+	}
+	if m.ExtractUSD < 0 {
+		d.wrong(path+".extract_usd_per_day", "%v is negative", m.ExtractUSD)
+	}
+	if m.ExtractUSD > 0 && m.Extract == "" {
+		d.wrong(path+".extract_usd_per_day", "requires extract")
+	}
+	if m.Consolidate && m.Extract == "" {
+		d.wrong(path+".consolidate", "requires extract")
+	}
+	if m.Retention < 0 {
+		d.wrong(path+".retention", "is negative")
+	}
+	if m.MaxEntries < 0 {
+		d.wrong(path+".max_entries", "%d is negative", m.MaxEntries)
+	}
+}
+
+// checkWorkspace checks the keys that belong together. The workspace itself checks their values when it is made.
+func (d *decoder) checkWorkspace(w *Workspace, path string) {
+	switch w.Provider {
+	case "", "none":
+		if !reflect.DeepEqual(*w, Workspace{Provider: w.Provider}) {
+			d.wrong(path+".provider", "is required: memory, dir, bubblewrap or container")
+		}
+	case "memory", "dir":
+		for key, set := range map[string]bool{"interpreters": len(w.Interpreters) > 0, "approve": len(w.Approve) > 0, "network": w.Network, "mounts": len(w.Mounts) > 0,
+			"environment": len(w.Environment) > 0, "max_time": w.MaxTime != 0, "max_memory": w.MaxMemory != 0, "max_processes": w.MaxProcesses != 0} {
+			if set {
+				d.wrong(path+"."+key, "is for commands, which the provider %s does not run", w.Provider)
+			}
+		}
+	case "bubblewrap", "container":
+	default:
+		d.wrong(path+".provider", "must be none, memory, dir, bubblewrap or container, not %q", w.Provider)
+	}
+	switch {
+	case w.Provider == "container" && w.Image == "":
+		d.wrong(path+".image", "is required for the provider container")
+	case w.Provider != "container" && w.Image != "":
+		d.wrong(path+".image", "may only be set for the provider container")
+	}
+	for key, n := range map[string]int64{"max_time": int64(w.MaxTime), "max_bytes": w.MaxBytes, "max_memory": w.MaxMemory, "max_processes": int64(w.MaxProcesses)} {
+		if n < 0 {
+			d.wrong(path+"."+key, "is negative")
+		}
 	}
 }
 
@@ -169,7 +251,7 @@ func (d *decoder) checkTool(t *Tool, path string, seen map[string]bool, assistan
 		name, of string
 		given    bool
 	}{
-		{"description", "client", t.Description != ""}, {"parameters", "client", t.Parameters != nil}, {"result", "client", t.Result != nil}, {"prefix", "mcp", t.Prefix != ""}, {"allow", "mcp", t.Allow != nil}, {"approve", "mcp", t.Approve != nil},
+		{"description", "client", t.Description != ""}, {"parameters", "client", t.Parameters != nil}, {"result", "client", t.Result != nil}, {"prefix", "mcp", t.Prefix != ""}, {"allow", "mcp", t.Allow != nil}, {"approve", "mcp", t.Approve != nil}, {"effectful", "mcp", t.Effectful != nil},
 	} {
 		if key.given && key.of != kind {
 			d.wrong(path+"."+key.name, "may only be set on %s tools, not on %s tools", key.of, kind)

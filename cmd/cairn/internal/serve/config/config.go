@@ -1,5 +1,6 @@
 // Package config reads the YAML file of cairn serve, and the files of secrets that it refers to. It reports all
-// mistakes at once, each with its line if it has one; a mistake of YAML itself hides the others. Package serve implements the keys.
+// mistakes at once, each with its line if it has one; a mistake of YAML itself hides the others. Package serve
+// implements the keys.
 package config
 
 import (
@@ -23,6 +24,7 @@ type Config struct {
 	Events          string              `yaml:"events" doc:"The store of events, named as in store; empty means the store of sessions."`
 	Host            string              `yaml:"host" doc:"The host that drives runs: temporal://… or dbos://…; empty means this process."`
 	Executor        string              `yaml:"executor" doc:"This process's name on the host, unique and the same after a restart, such as ${HOSTNAME}. On DBOS a restarted process resumes its runs at once; on Temporal it is the worker's identity. Empty means a new name each time."`
+	Advance         Advance             `yaml:"advance" doc:"Leave runs to callers, which drive them step by step with POST /advance."`
 	Worker          bool                `yaml:"worker" doc:"Take over crashed runs, resume answered sessions, enforce deadlines, sweep." default:"true"`
 	WorkConcurrency int                 `yaml:"work_concurrency" doc:"How many runs the worker drives at once. Runs mostly wait for models, so memory limits them." default:"1000"`
 	WaitAtMost      Duration            `yaml:"wait_at_most" doc:"How long a call waits for people, if its tool has no timeout of its own: approvals, client tools, questions. Without the key there is no limit."`
@@ -35,7 +37,21 @@ type Config struct {
 	Limits          Limits              `yaml:"limits" doc:"Limits for each user."`
 	Providers       map[string]Provider `yaml:"providers" doc:"Settings of model providers, by the word before the colon in a model."`
 	Models          string              `yaml:"models" doc:"A file with the windows and prices of models, in place of the built-in table: cairn models import makes one."`
+	Traces          Traces              `yaml:"traces" doc:"The content of OpenTelemetry spans, which are exported if the variables OTEL_* name a collector."`
+	Metrics         string              `yaml:"metrics" doc:"The address at which GET /metrics serves metrics for Prometheus, such as 127.0.0.1:9464. It has no authentication. Without the key, no address does; the variables OTEL_* may export metrics."`
+	Budgets         []BudgetRule        `yaml:"budgets" doc:"Budgets of users, assistants, tags and tenants in a period. All processes on a store need the same ones."`
 	Assistants      []Assistant         `yaml:"assistants" doc:"The agents. Their names are unique." text:"raw"`
+}
+
+// Advance leaves runs to callers of POST /advance.
+type Advance struct {
+	Secret         string   `yaml:"secret" doc:"The secret that signs tickets, at least 32 characters, such as ${ADVANCE_SECRET}. Without it this process or the host drives runs." secret:"yes"`
+	EarlierSecrets []string `yaml:"earlier_secrets" doc:"Secrets whose tickets are accepted as well, while the secret is replaced."`
+	Start          string   `yaml:"start" doc:"The URL to which a ticket for each run that begins is posted, as {\"ticket\": …}. Without the key only POST /sessions/{id}/advance drives runs."`
+	StartToken     string   `yaml:"start_token" doc:"The bearer token of the requests to start." secret:"yes"`
+	TicketTTL      Duration `yaml:"ticket_ttl" doc:"How long a ticket is valid." default:"24h"`
+	Wait           Duration `yaml:"wait" doc:"How long a request waits for its step if it does not say, at most 15m." default:"25s"`
+	Patience       Duration `yaml:"patience" doc:"How long a worker leaves a run alone that no request has advanced, before it posts another ticket. It should be longer than tickets wait in the caller's queue." default:"10m"`
 }
 
 // TLS names the files of a certificate.
@@ -60,6 +76,14 @@ type Retention struct {
 	Removed  Duration `yaml:"removed" doc:"How long deleted and expired sessions are kept and can be restored." default:"720h"`
 	EventAge Duration `yaml:"event_age" doc:"How long the events of a run are kept after its end, at least 1h. Without the key they are kept forever. Transcripts are always kept."`
 	Events   int      `yaml:"events" doc:"How many of its newest events a log keeps. Without the key, all."`
+	Usage    Duration `yaml:"usage" doc:"How long usage is kept commit by commit. Its sums by day are kept forever." default:"720h"`
+}
+
+// Traces tunes the export of spans.
+type Traces struct {
+	Content       bool     `yaml:"content" doc:"Also export what users, models and tools wrote: messages, arguments and results, up to 4 KiB of each." default:"false"`
+	Langfuse      bool     `yaml:"langfuse" doc:"Add the attributes by which Langfuse groups and shows spans." default:"false"`
+	NewTraceAfter Duration `yaml:"new_trace_after" doc:"How long a turn may wait until the run that resumes it begins a trace of its own, linked to the previous one. Without the key a turn is one trace."`
 }
 
 // Auth says who may use the server.
@@ -67,22 +91,25 @@ type Auth struct {
 	AllowUnauthenticated bool    `yaml:"allow_unauthenticated" doc:"Serve every request as an administrator's. Needs a loopback address." default:"false"`
 	Tokens               []Token `yaml:"tokens" doc:"Bearer tokens; cairn token generates them."`
 	JWT                  JWT     `yaml:"jwt" doc:"Signed tokens of an identity provider, alongside auth.tokens or instead of them. issuer, audience and jwks_url are required."`
+	OIDC                 OIDC    `yaml:"oidc" doc:"The OpenID Connect provider that signs the users of the console in, alongside auth.tokens and auth.jwt or instead of them. issuer, client_id and redirect_url are required, and --page."`
 }
 
 // Token is a bearer token of a user.
 type Token struct {
-	Token string   `yaml:"token" doc:"The token, at least 16 characters." secret:"yes"`
-	User  string   `yaml:"user" doc:"The user's name."`
-	Roles []string `yaml:"roles" doc:"The user's roles: user, reviewer, operator, admin." default:"[user]" oneof:"user reviewer operator admin"`
+	Token  string   `yaml:"token" doc:"The token, at least 16 characters." secret:"yes"`
+	User   string   `yaml:"user" doc:"The user's name."`
+	Tenant string   `yaml:"tenant" doc:"The tenant that the user is confined to; * for an operator of the platform, who sees all tenants. Without the key, the user sees sessions without a tenant."`
+	Roles  []string `yaml:"roles" doc:"The user's roles: user, reviewer, operator, admin." default:"[user]" oneof:"user reviewer operator admin"`
 }
 
 // JWT selects the signed tokens that are accepted.
 type JWT struct {
-	Issuer     string `yaml:"issuer" doc:"The issuer of tokens, as in their iss claim."`
-	Audience   string `yaml:"audience" doc:"The value that their aud claim must contain."`
-	JWKSURL    string `yaml:"jwks_url" doc:"The address of the issuer's keys: https, or http on this machine."`
-	UserClaim  string `yaml:"user_claim" doc:"The claim that names the user. Dots lead into objects." default:"sub"`
-	RolesClaim string `yaml:"roles_claim" doc:"The claim that lists the user's roles: user, reviewer, operator, admin, or the names in roles. Dots lead into objects, as in realm_access.roles." default:"roles"`
+	Issuer      string `yaml:"issuer" doc:"The issuer of tokens, as in their iss claim."`
+	Audience    string `yaml:"audience" doc:"The value that their aud claim must contain."`
+	JWKSURL     string `yaml:"jwks_url" doc:"The address of the issuer's keys: https, or http on this machine."`
+	UserClaim   string `yaml:"user_claim" doc:"The claim that names the user. Dots lead into objects." default:"sub"`
+	TenantClaim string `yaml:"tenant_claim" doc:"The claim that names the user's tenant, or has * for an operator of the platform, who sees all tenants. A token without it is refused. Dots lead into objects. Without the key, users have no tenant."`
+	RolesClaim  string `yaml:"roles_claim" doc:"The claim that lists the user's roles: user, reviewer, operator, admin, or the names in roles. Dots lead into objects, as in realm_access.roles." default:"roles"`
 
 	Roles        map[string]string `yaml:"roles" doc:"The role for each value of the roles claim, such as support-admin: admin. Other values are ignored. Without the key the values are names of roles." oneof:"user reviewer operator admin"`
 	DefaultRoles []string          `yaml:"default_roles" doc:"The roles of a token that names none; without the key such a user may do nothing." oneof:"user reviewer operator admin"`
@@ -94,7 +121,7 @@ func (j *JWT) Given() bool { return j.Issuer != "" || j.Audience != "" || j.JWKS
 
 // Options returns the options of the tokens' authenticator.
 func (j *JWT) Options() *jwtauth.Options {
-	o := &jwtauth.Options{Issuer: j.Issuer, Audience: j.Audience, JWKS: j.JWKSURL, UserClaim: j.UserClaim, RolesClaim: j.RolesClaim,
+	o := &jwtauth.Options{Issuer: j.Issuer, Audience: j.Audience, JWKS: j.JWKSURL, UserClaim: j.UserClaim, TenantClaim: j.TenantClaim, RolesClaim: j.RolesClaim,
 		Algorithms: j.Algorithms}
 	if j.Roles != nil {
 		o.Roles = make(map[string]server.Role, len(j.Roles))
@@ -110,6 +137,34 @@ func (j *JWT) Options() *jwtauth.Options {
 
 // usual holds the default claims.
 var usual = JWT{UserClaim: "sub", RolesClaim: "roles"}
+
+// OIDC selects the OpenID Connect provider that signs the users of the console in.
+type OIDC struct {
+	Issuer       string   `yaml:"issuer" doc:"The address of the provider, as in the iss claim of its tokens: https, or http on this machine."`
+	ClientID     string   `yaml:"client_id" doc:"The name of this server at the provider."`
+	ClientSecret string   `yaml:"client_secret" doc:"The secret of this server at the provider. Without it, the server is a public client." secret:"yes"`
+	RedirectURL  string   `yaml:"redirect_url" doc:"The address of the console with oidc/callback at its end, as the provider has it registered, such as https://cairn.example.com/console/oidc/callback."`
+	Name         string   `yaml:"name" doc:"The provider's name on the page of the sign-in." default:"your organisation"`
+	Scopes       []string `yaml:"scopes" doc:"The scopes that are asked for in addition to openid." default:"[profile, email]"`
+	UserClaim    string   `yaml:"user_claim" doc:"As in auth.jwt, of ID tokens." default:"sub"`
+	TenantClaim  string   `yaml:"tenant_claim" doc:"As in auth.jwt."`
+	RolesClaim   string   `yaml:"roles_claim" doc:"As in auth.jwt." default:"roles"`
+
+	Roles        map[string]string `yaml:"roles" doc:"As in auth.jwt." oneof:"user reviewer operator admin"`
+	DefaultRoles []string          `yaml:"default_roles" doc:"As in auth.jwt." oneof:"user reviewer operator admin"`
+}
+
+// usualOIDC has the defaults.
+var usualOIDC = OIDC{Name: "your organisation", UserClaim: usual.UserClaim, RolesClaim: usual.RolesClaim}
+
+// Given reports whether a provider signs users in.
+func (o *OIDC) Given() bool { return o.Issuer != "" || o.ClientID != "" || o.RedirectURL != "" }
+
+// Claims returns the options that say whom the claims of a token name.
+func (o *OIDC) Claims() *jwtauth.Options {
+	j := JWT{UserClaim: o.UserClaim, TenantClaim: o.TenantClaim, RolesClaim: o.RolesClaim, Roles: o.Roles, DefaultRoles: o.DefaultRoles}
+	return j.Options()
+}
 
 // CORS selects the pages that may call the server.
 type CORS struct {
@@ -136,24 +191,28 @@ type Provider struct {
 
 // Assistant is an agent that the file declares. Each of its fields is part of its version, and is stored as JSON.
 type Assistant struct {
-	Name         string    `yaml:"name" json:"name" doc:"Letters, digits, - and _. Sessions name their assistant by it."`
-	Description  string    `yaml:"description" json:"description,omitempty" doc:"Its purpose, which other assistants read."`
-	Model        string    `yaml:"model" json:"model" doc:"PROVIDER:NAME; scripted is a model without a provider, for tests."`
-	Instructions string    `yaml:"instructions" json:"instructions,omitempty" doc:"The system prompt."`
-	Settings     Settings  `yaml:"settings" json:"settings,omitzero" doc:"Settings of each model call. Without a key, its provider's default."`
-	Output       Output    `yaml:"output" json:"output,omitzero" doc:"A typed output that ends a turn instead of a text."`
-	MaxSteps     int       `yaml:"max_steps" json:"max_steps,omitempty" doc:"The maximum number of model calls in a turn." default:"50"`
-	OnBusy       string    `yaml:"on_busy" json:"on_busy,omitempty" doc:"How a turn is handled while another one runs, if the request does not say: reject, enqueue, interrupt, rollback or steer. Without the key, POST /chat queues it." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
-	OnWaiting    string    `yaml:"on_waiting" json:"on_waiting,omitempty" doc:"How a turn is handled while calls are pending, if the request does not say: refuse, withdraw or enqueue." default:"refuse" oneof:"refuse withdraw enqueue"`
-	OnExpired    string    `yaml:"on_expired" json:"on_expired,omitempty" doc:"How a message to a chat is handled if the session has expired. refuse: the server answers 410, and the user can restore the session; restore: it restores the session; new: it begins a new session of the same thread." default:"refuse" oneof:"refuse restore new"`
-	Sessions     string    `yaml:"sessions" json:"sessions,omitempty" doc:"thread: a chat keeps its session until that expires; each_turn: each message to a chat begins a new session of its thread." default:"thread" oneof:"thread each_turn"`
-	Versions     string    `yaml:"versions" json:"versions,omitempty" doc:"follow: the next turn uses a new version; pin: a session keeps the version that it began with." default:"follow" oneof:"follow pin"`
-	Durability   string    `yaml:"durability" json:"durability,omitempty" doc:"When steps are committed: per_tool, per_step, manual, or an interval such as 5s." default:"per_step"`
-	TTL          Duration  `yaml:"ttl" json:"ttl,omitempty" doc:"How long a session may be idle before it expires." default:"168h"`
-	ToolCache    ToolCache `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Cache results of MCP tools within a session, if their server calls them read-only (readOnlyHint) and they need no approval. Without either key nothing is cached."`
-	DeferAbove   int       `yaml:"defer_above" json:"defer_above,omitempty" doc:"The size of its tool definitions, in tokens, above which requests leave out deferred tools; -1 means no limit." default:"10000"`
-	Tools        []Tool    `yaml:"tools" json:"tools,omitempty" doc:"The tools that the model may call. Each has one of client, mcp, agent."`
-	Skills       Skills    `yaml:"skills" json:"skills,omitzero" doc:"Skills that the model loads when a task needs them."`
+	Name         string            `yaml:"name" json:"name" doc:"Letters, digits, - and _. Sessions name their assistant by it."`
+	Description  string            `yaml:"description" json:"description,omitempty" doc:"Its purpose, which other assistants read."`
+	Model        string            `yaml:"model" json:"model" doc:"PROVIDER:NAME; scripted is a model without a provider, for tests."`
+	Models       map[string]string `yaml:"models" json:"models,omitempty" doc:"Alternatives to model, as NAME: PROVIDER:NAME. A turn or a fork may select one by its name."`
+	Instructions string            `yaml:"instructions" json:"instructions,omitempty" doc:"The system prompt."`
+	Settings     Settings          `yaml:"settings" json:"settings,omitzero" doc:"Settings of each model call. Without a key, its provider's default."`
+	Output       Output            `yaml:"output" json:"output,omitzero" doc:"A typed output that ends a turn instead of a text."`
+	MaxSteps     int               `yaml:"max_steps" json:"max_steps,omitempty" doc:"The maximum number of model calls in a turn." default:"50"`
+	Budget       Budget            `yaml:"budget" json:"budget,omitzero" doc:"A limit of the usage of the assistant, its sub-agents included."`
+	OnBusy       string            `yaml:"on_busy" json:"on_busy,omitempty" doc:"How a turn is handled while another one runs, if the request does not say: reject, enqueue, interrupt, rollback or steer. Without the key, POST /chat queues it." default:"reject" oneof:"reject enqueue interrupt rollback steer"`
+	OnWaiting    string            `yaml:"on_waiting" json:"on_waiting,omitempty" doc:"How a turn is handled while calls are pending, if the request does not say: refuse, withdraw or enqueue." default:"refuse" oneof:"refuse withdraw enqueue"`
+	OnExpired    string            `yaml:"on_expired" json:"on_expired,omitempty" doc:"How a message to a chat is handled if the session has expired. refuse: the server answers 410, and the user can restore the session; restore: it restores the session; new: it begins a new session of the same thread." default:"refuse" oneof:"refuse restore new"`
+	Sessions     string            `yaml:"sessions" json:"sessions,omitempty" doc:"thread: a chat keeps its session until that expires; each_turn: each message to a chat begins a new session of its thread." default:"thread" oneof:"thread each_turn"`
+	Versions     string            `yaml:"versions" json:"versions,omitempty" doc:"follow: the next turn uses a new version; pin: a session keeps the version that it began with." default:"follow" oneof:"follow pin"`
+	Durability   string            `yaml:"durability" json:"durability,omitempty" doc:"When steps are committed: per_tool, per_step, manual, or an interval such as 5s." default:"per_step"`
+	TTL          Duration          `yaml:"ttl" json:"ttl,omitempty" doc:"How long a session may be idle before it expires." default:"168h"`
+	ToolCache    ToolCache         `yaml:"tool_cache" json:"tool_cache,omitzero" doc:"Cache results of MCP tools within a session, if their server calls them read-only (readOnlyHint) and they need no approval. Without either key nothing is cached."`
+	DeferAbove   int               `yaml:"defer_above" json:"defer_above,omitempty" doc:"The size of its tool definitions, in tokens, above which requests leave out deferred tools; -1 means no limit." default:"10000"`
+	Tools        []Tool            `yaml:"tools" json:"tools,omitempty" doc:"The tools that the model may call. Each has one of client, mcp, agent."`
+	Skills       Skills            `yaml:"skills" json:"skills,omitzero" doc:"Skills that the model loads when a task needs them."`
+	Memory       Memory            `yaml:"memory" json:"memory,omitzero" doc:"The memory of earlier turns and other sessions."`
+	Workspace    Workspace         `yaml:"workspace" json:"workspace,omitzero" doc:"The directory of files, and the shell, of each session."`
 }
 
 // Policy returns the policy of the cache; nil if nothing is cached.
@@ -191,6 +250,58 @@ type Skills struct {
 // Some reports whether there are folders to look for skills in.
 func (s *Skills) Some() bool { return len(s.Folders) > 0 }
 
+// Memory is the memory of an assistant. The zero value is none.
+type Memory struct {
+	Scope       string   `yaml:"scope" json:"scope,omitempty" doc:"Whose memories they are: none, session, user (a session needs a user) or group." default:"none"`
+	Group       string   `yaml:"group" json:"group,omitempty" doc:"The name of the group of assistants that share the memories, for the scope group."`
+	Retention   Duration `yaml:"retention" json:"retention,omitempty" doc:"How long a memory is kept. Without it, memories are kept for ever."`
+	MaxEntries  int      `yaml:"max_entries" json:"max_entries,omitempty" doc:"The maximum number of memories of a session, user or group. The least important ones are removed first, then the oldest." default:"10000"`
+	Trusted     []string `yaml:"trusted" json:"trusted,omitempty" doc:"Tools whose results only you can write; * means all. Memories from sessions with results of other tools are kept for review and are not used until then."`
+	Forget      bool     `yaml:"forget" json:"forget,omitempty" doc:"Give the model a tool that forgets memories." default:"false"`
+	Extract     string   `yaml:"extract" json:"extract,omitempty" doc:"The model that extracts facts from each turn, as PROVIDER:NAME. Without it, only the texts of turns are remembered."`
+	ExtractUSD  float64  `yaml:"extract_usd_per_day" json:"extract_usd_per_day,omitempty" doc:"The maximum cost of extraction in a day (UTC), in US dollars. At the limit, only the texts of turns are remembered. Without it, there is no limit."`
+	Consolidate bool     `yaml:"consolidate" json:"consolidate,omitempty" doc:"Have that model also merge facts that say the same, once a day for each user, session or group with new facts." default:"false"`
+}
+
+// Some reports whether the assistant has a memory.
+func (m *Memory) Some() bool { return m.Scope != "" && m.Scope != "none" }
+
+// Workspace declares the workspaces of an assistant's sessions. The zero value is none.
+type Workspace struct {
+	Provider     string       `yaml:"provider" json:"provider,omitempty" doc:"Where the files are, and what runs commands: none, memory and dir (no commands), bubblewrap, or container." default:"none"`
+	Path         string       `yaml:"path" json:"path,omitempty" doc:"The directory of this machine for the files of sessions; not for memory. It is a cache: the store has the snapshots. If the server is root, the user of the sandbox must be able to enter it." default:"cairn-workspaces"`
+	Tools        []string     `yaml:"tools" json:"tools,omitempty" doc:"The tools of the model: read, list, search, write, edit, remove, snapshot, restore, publish, shell, processes, run. Without the key, all that the provider supports, and run if there are interpreters."`
+	Interpreters []string     `yaml:"interpreters" json:"interpreters,omitempty" doc:"The languages of the tool run: sh, bash, python3, node, ruby, perl, go."`
+	Approve      []string     `yaml:"approve" json:"approve,omitempty" doc:"Regular expressions of commands that a person approves before they run."`
+	Network      bool         `yaml:"network" json:"network,omitempty" doc:"Let commands use the network." default:"false"`
+	Image        string       `yaml:"image" json:"image,omitempty" doc:"The image of the containers, for the provider container."`
+	Repositories []Repository `yaml:"repositories" json:"repositories,omitempty" doc:"Git repositories that a new session's workspace has."`
+	Mounts       []Mount      `yaml:"mounts" json:"mounts,omitempty" doc:"Directories of this machine that commands see."`
+	Environment  []string     `yaml:"environment" json:"environment,omitempty" doc:"The names of environment variables of the server that commands get. They get no others."`
+	MaxTime      Duration     `yaml:"max_time" json:"max_time,omitempty" doc:"The longest time that a command may take." default:"10m"`
+	MaxBytes     int64        `yaml:"max_bytes" json:"max_bytes,omitempty" doc:"The maximum size of the files of a snapshot, in bytes." default:"268435456"`
+	MaxMemory    int64        `yaml:"max_memory" json:"max_memory,omitempty" doc:"The maximum address space of each process of a command, in bytes; of a container, the memory of all." default:"4294967296"`
+	MaxProcesses int          `yaml:"max_processes" json:"max_processes,omitempty" doc:"The maximum number of processes and threads of a command." default:"256"`
+}
+
+// Some reports whether the assistant has workspaces.
+func (w *Workspace) Some() bool { return w.Provider != "" && w.Provider != "none" }
+
+// Repository is a git repository in a workspace.
+type Repository struct {
+	URL      string `yaml:"url" json:"url" doc:"The address to clone, or the path of a directory."`
+	Revision string `yaml:"revision" json:"revision,omitempty" doc:"A branch or tag. Without it, the default branch."`
+	Path     string `yaml:"path" json:"path" doc:"The directory of the working tree in the workspace."`
+	Depth    int    `yaml:"depth" json:"depth,omitempty" doc:"How many commits of the history to fetch. Without it, all."`
+}
+
+// Mount is a directory of the machine that commands see.
+type Mount struct {
+	Source   string `yaml:"source" json:"source" doc:"Its absolute path."`
+	Target   string `yaml:"target" json:"target,omitempty" doc:"The path that commands see it at. Without it, the same."`
+	Writable bool   `yaml:"writable" json:"writable,omitempty" doc:"Let commands change it. A rewind does not undo that." default:"false"`
+}
+
 // Settings tune the model calls of an assistant.
 type Settings struct {
 	Temperature     *float64 `yaml:"temperature" json:"temperature,omitempty" doc:"The sampling temperature, from 0."`
@@ -225,6 +336,8 @@ type Tool struct {
 	Prefix  string   `yaml:"prefix" json:"prefix,omitempty" doc:"A prefix for the names of the MCP server's tools."`
 	Allow   []string `yaml:"allow" json:"allow,omitempty" doc:"The tools of the MCP server that are offered, by the server's names; * matches any letters." default:"all"`
 	Approve []string `yaml:"approve" json:"approve,omitempty" doc:"The tools of the MCP server whose calls need approval."`
+
+	Effectful []string `yaml:"effectful" json:"effectful,omitempty" doc:"The tools of the MCP server that must not take effect twice: their calls are on the ledger of effects."`
 
 	Agent string `yaml:"agent" json:"agent,omitempty" doc:"The name of another assistant, as a sub-agent."`
 }
@@ -290,7 +403,7 @@ func (j *JSON) UnmarshalJSON(raw []byte) error { return (*json.RawMessage)(j).Un
 func defaults() *Config {
 	return &Config{
 		Listen: "127.0.0.1:8420", Store: "sqlite:cairn.db", Worker: true, WorkConcurrency: 1000,
-		Auth: Auth{JWT: usual},
+		Auth: Auth{JWT: usual, OIDC: usualOIDC},
 		Log:  Log{Level: "info", Format: "text"}, Retention: Retention{Removed: Duration(30 * 24 * time.Hour)}, Drain: Duration(10 * time.Second),
 		Limits: Limits{Body: 4 << 20, ChatBody: 64 << 20, JSONValues: 30_000, Queue: 100, Replaced: 50, StreamsPerUser: 20, RequestsPerMinute: 600, RunsPerUser: -1},
 	}

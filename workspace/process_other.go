@@ -1,0 +1,7 @@
+//go:build unix && !linux
+
+package workspace
+
+import "syscall"
+
+func endWithThread(*syscall.SysProcAttr) {}
