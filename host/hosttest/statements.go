@@ -176,7 +176,7 @@ func (c *clerk) dead() {
 	var calls atomic.Int64
 	a.Hooks = &cairn.Hooks{BeforeTool: func(context.Context, *cairn.Call) error { calls.Add(1); return nil }}
 	cut := &commits{Store: c.st, around: func(func() (*cairn.Session, error)) (*cairn.Session, error) { return nil, errCut }}
-	run, err := c.startLeased(cut, a, time.Second).Execute(c.Context(), "s", "bot", cairn.Text("go"))
+	run, err := c.startLeased(cut, a, 3*time.Second).Execute(c.Context(), "s", "bot", cairn.Text("go"))
 	if err != nil {
 		c.Fatal(err)
 	}

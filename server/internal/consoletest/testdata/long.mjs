@@ -111,7 +111,7 @@ await test("an answer at the end, followed and left", async (context, wrong) => 
 
 await test("Ctrl F finds what is far away", async (context, wrong) => {
   const page = await open(context, wrong);
-  await visible(page, 1000);
+  await still(page);
   await page.keyboard.press("Control+f");
   await page.getByRole("searchbox", { name: "Search the conversation" }).fill("order 234 is");
   await page.getByText("1 of 1", { exact: true }).waitFor();
