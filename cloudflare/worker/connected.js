@@ -43,7 +43,7 @@ export class ConnectedObject extends DurableObject {
 	async handle(request, socket) {
 		switch (request.op) {
 			case "read":
-				return { rows: request.ask.map((ask) => this.rows.answer(ask)) };
+				return this.rows.read(request.ask, request.most);
 			case "write":
 				return this.write(request, socket);
 			case "watch":

@@ -9,16 +9,16 @@ export { ServerObject } from "./front.js";
 export { TreeObject } from "./tree.js";
 export { RunWorkflow } from "./workflow.js";
 
-// A path is /v1/STORE/trees/=ROOT or /v1/STORE/directory. Each segment is percent-encoded.
+// A path is /v1/STORE/trees/=ROOT, /v1/STORE/memories/=KIND:NAME or /v1/STORE/directory. Each segment is percent-encoded.
 function objectOf(env, path) {
-	const [, version, store, kind, root, ...rest] = path.split("/").map(decodeURIComponent);
+	const [, version, store, kind, name, ...rest] = path.split("/").map(decodeURIComponent);
 	if (version !== "v1" || !store || rest.length > 0) {
 		return null;
 	}
-	if (kind === "trees" && root?.startsWith("=")) {
-		return env.TREES.getByName(JSON.stringify([store, root.slice(1)]));
+	if (name?.startsWith("=") && (kind === "trees" || kind === "memories")) {
+		return env.TREES.getByName(JSON.stringify(kind === "trees" ? [store, name.slice(1)] : [store, kind, name.slice(1)]));
 	}
-	return kind === "directory" && root === undefined ? env.DIRECTORIES.getByName(store) : null;
+	return kind === "directory" && name === undefined ? env.DIRECTORIES.getByName(store) : null;
 }
 
 export default {
@@ -34,8 +34,8 @@ export default {
 	},
 };
 
-// connect checks a client of the store, and passes its connection on to an object: one for each session tree, and one
-// directory for each store.
+// connect checks a client of the store, and passes its connection on to an object: one for each session tree and for
+// each scope of memories, and one directory for each store.
 async function connect(request, env) {
 	const refused = await admit(request, env);
 	if (refused) {

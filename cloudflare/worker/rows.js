@@ -76,10 +76,23 @@ export class Rows {
 		return row ? this.whole(owner, row) : null;
 	}
 
+	// read answers the parts of a request. The answer is cut after the row whose value exceeds most characters in all.
+	read(asks, most = Infinity) {
+		const budget = { left: most };
+		const rows = [];
+		for (const ask of asks) {
+			rows.push(this.answer(ask, budget));
+			if (budget.left <= 0) {
+				return { rows, cut: true };
+			}
+		}
+		return { rows };
+	}
+
 	// answer reads one part of a request: a row; a row whose key is the value of another one; or the rows of an owner from
 	// a key up to, and without, another one. A scan ends after limit rows, or with the first row whose value begins with
-	// the text until.
-	answer(ask) {
+	// the text until, or with the budget. With sizes, it reads the numbers of characters of the values.
+	answer(ask, budget) {
 		const [owner, from, to] = ask.of;
 		if (ask.how === "get") {
 			return this.get(owner, from);
@@ -98,11 +111,15 @@ export class Rows {
 		const list = [];
 		for (const row of found) {
 			list.push(row);
-			if (ask.until && row.value.startsWith(ask.until)) {
+			budget.left -= ask.sizes ? row.key.length : row.value.length + row.more * piece;
+			if (budget.left <= 0 || (ask.until && row.value.startsWith(ask.until))) {
 				break;
 			}
 		}
-		return list.map((row) => this.whole(owner, row));
+		return list.map((row) => {
+			const [key, value, version] = this.whole(owner, row);
+			return [key, ask.sizes ? String(value.length) : value, version];
+		});
 	}
 
 	// write applies a write, all or nothing, within a transaction that also does what share does with the write's version:

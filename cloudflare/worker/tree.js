@@ -1,4 +1,4 @@
-// The object of one session tree. What lists across trees need is written with the rows, into an outbox, and delivered
+// The object of one session tree, or of the memories of one scope. What lists across trees need is written with the rows, into an outbox, and delivered
 // to the store's directory: as a rule before the write is answered.
 
 import { ConnectedObject } from "./connected.js";

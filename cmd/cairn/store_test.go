@@ -105,13 +105,14 @@ func TestServerStores(t *testing.T) {
 	}
 }
 
-// A session with a pending call is copied from a file to PostgreSQL, answered and resumed there, and then continued
-// on Redis.
+// A session with a pending call is copied from a file to PostgreSQL and to Durable Objects, answered and resumed there,
+// and then continued on Redis.
 func TestSessionMoves(t *testing.T) {
 	t.Parallel()
 	b := newServerBench(t, "")
 	servers := places(t)
 	file, postgres, redis := filepath.Join(b.dir, "cairn.db"), servers["postgres"], servers["redis"]
+	objects := fmt.Sprintf("do+insecure://:%s@%s/moves", url.PathEscape(testenv.WorkerSecret), testenv.Worker(t))
 	shop := "--shop=" + filepath.Join(b.dir, "shop.db")
 	wantWords(t, b.want(t, "Order 42 arrived broken\n", "demo", "--db", file, shop), "waits for approval")
 	for _, server := range servers {
@@ -119,17 +120,18 @@ func TestSessionMoves(t *testing.T) {
 	}
 
 	wantWords(t, b.want(t, "", "store", "copy", file, postgres), "demo", "copied")
-	b.env["CAIRN_STORE"] = postgres
+	wantWords(t, b.want(t, "", "store", "copy", postgres, objects), "demo", "copied")
+	b.env["CAIRN_STORE"] = objects
 	call := secretID.FindString(b.want(t, "", "inbox", "list", "--json"))
 	b.want(t, "", "inbox", "approve", call)
 	b.work(t, "demo", shop)
 	refunded := b.want(t, "", "sessions", "messages", "demo")
 	wantWords(t, refunded, "Order 42 arrived broken", "refund")
 
-	wantWords(t, b.want(t, "", "store", "copy", postgres, redis), "demo", "copied")
+	wantWords(t, b.want(t, "", "store", "copy", objects, redis), "demo", "copied")
 	b.env["CAIRN_STORE"] = redis
 	if moved := b.want(t, "", "sessions", "messages", "demo"); moved != refunded {
-		t.Errorf("on PostgreSQL:\n%s\non Redis:\n%s", refunded, moved)
+		t.Errorf("in Durable Objects:\n%s\non Redis:\n%s", refunded, moved)
 	}
 	wantWords(t, b.want(t, "Where is order 44?\n", "demo", shop), "order 44")
 	wantWords(t, b.want(t, "", "sessions", "runs", "demo"), "3     run_")

@@ -77,10 +77,13 @@ func (d *database) failure() error {
 // directory returns the link with the store's directory.
 func (d *database) directory() *link { return d.link(d.prefix + "/directory") }
 
-// tree returns the link with the object of the tree of a root. The equals sign keeps a segment of the path from being
-// empty or of dots.
-func (d *database) tree(root string) *link {
-	return d.link(d.prefix + "/trees/=" + url.PathEscape(root))
+// tree returns the link with the object of the tree of a root.
+func (d *database) tree(root string) *link { return d.object("trees", root) }
+
+// object returns the link with an object of a kind. The equals sign keeps a segment of the path from being empty or of
+// dots.
+func (d *database) object(kind, name string) *link {
+	return d.link(d.prefix + "/" + kind + "/=" + url.PathEscape(name))
 }
 
 func (d *database) link(path string) *link {

@@ -317,6 +317,9 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q driver.PageQue
 	if err != nil {
 		return page, err
 	}
+	if err := (*memories)(s).dropPurged(ctx); err != nil { // of a purge whose process died
+		return page, err
+	}
 	from := ""
 	if key != "" {
 		from = timed(at, key) + "\x00"
@@ -373,9 +376,13 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 			checkpoints += n
 			r.Clear = append(r.Clear, [3]string{ofSession(id), "", behind})
 			r.Share = append(r.Share, shared{Source: ofSession(id)})
+			sharePurged(r, &h.Row)
 		}
 		r.Clear = append(r.Clear, [3]string{ofTree, "", behind})
 		refused, _, err := t.link.write(ctx, fixed(&r.request))
+		if err == nil && refused == nil {
+			err = (*memories)(s).dropPurged(ctx)
+		}
 		if err != nil || refused == nil {
 			return checkpoints, err
 		}

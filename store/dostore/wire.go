@@ -14,8 +14,9 @@ type request struct {
 	ID int64  `json:"id"`
 	Op string `json:"op"`
 
-	// Of a read.
-	Ask []ask `json:"ask,omitempty"`
+	// Of a read: its parts, and after how many characters of values the answer is cut.
+	Ask  []ask `json:"ask,omitempty"`
+	Most int   `json:"most,omitempty"`
 
 	// Of a write: its time, the versions that rows must have, ranges of rows to delete, rows to write, values for the
 	// directory and owners whose watchers are woken.
@@ -54,6 +55,8 @@ type ask struct {
 	Newest bool     `json:"newest,omitempty"`
 	Limit  int      `json:"limit,omitempty"`
 	Until  string   `json:"until,omitempty"`
+	// Sizes reads the numbers of characters of values instead of the values.
+	Sizes bool `json:"sizes,omitempty"`
 }
 
 // get asks for a row.
@@ -95,6 +98,7 @@ type answer struct {
 	Now      int64             `json:"now"`
 	Last     int64             `json:"last"`
 	Rows     []json.RawMessage `json:"rows"`
+	Cut      bool              `json:"cut"` // the last part may have more rows
 	Version  int64             `json:"version"`
 	Conflict *conflict         `json:"conflict"`
 	Ahead    bool              `json:"ahead"`
@@ -109,6 +113,14 @@ type conflict struct {
 	Owner string `json:"owner"`
 	Key   string `json:"key"`
 	Row   *row   `json:"row"`
+}
+
+// version returns the version of the row; 0 if there is none.
+func (c *conflict) version() int64 {
+	if c.Row == nil {
+		return 0
+	}
+	return c.Row.version
 }
 
 // row is a stored row. Its version is that of the write that put it there. A row of a list of the directory has the

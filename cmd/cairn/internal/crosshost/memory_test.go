@@ -7,6 +7,7 @@ import (
 	"github.com/cairn-agents/cairn/internal/ids"
 	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/memory/memorytest"
+	"github.com/cairn-agents/cairn/store/dostore"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/pgstore"
 	"github.com/cairn-agents/cairn/store/redisstore"
@@ -28,6 +29,11 @@ var memoryStores = []struct {
 	}},
 	{"redis", func(tb testing.TB) driver.Store {
 		st, err := redisstore.Open(tb.Context(), testenv.Redis(tb), &redisstore.Options{Prefix: "memory-" + ids.Short()})
+		return closing(tb, st, err)
+	}},
+	{"objects", func(tb testing.TB) driver.Store {
+		url := "do+insecure://" + testenv.Worker(tb) + "/memory-" + ids.Short()
+		st, err := dostore.Open(tb.Context(), url, &dostore.Options{Secret: testenv.WorkerSecret})
 		return closing(tb, st, err)
 	}},
 }
