@@ -111,8 +111,8 @@ func TestBudgetOfAUserInDyingProcesses(t *testing.T) {
 			t.Errorf("sessions: %v", ended)
 		}
 		rows := usedBy(t, store, "ann").CostNanos / 10_000_000
-		if rows < limit-2*call || rows > limit+atOnce*call {
-			t.Errorf("the rows have %d cents: want at least %d, and at most %d", rows, limit-2*call, limit+atOnce*call)
+		if rows < limit-atOnce*call || rows > limit+atOnce*call { // a run also fails for reservations that come to nothing
+			t.Errorf("the rows have %d cents: want at least %d, and at most %d", rows, limit-atOnce*call, limit+atOnce*call)
 		}
 		if spent := spentOf(t, processes[0], "daily", "ann"); int64(spent*100+0.5) != rows {
 			t.Errorf("the budget counts %v dollars, the rows have %d cents", spent, rows)

@@ -138,7 +138,11 @@ func TestFollowersOfADeletedSession(t *testing.T) {
 			st := memstore.New(nil)
 			agent := func() *cairn.Agent { return bot(scripted.New(scripted.Text("one"), scripted.Text("two"))) }
 			eng, other := open(t, st, agent()), open(t, st, agent(), named("b"))
-			turn(t, eng, "s", "first")
+			var opts []engine.RunOption
+			if how == "expired" {
+				opts = append(opts, engine.WithExpiry(time.Now().Add(time.Hour)))
+			}
+			turn(t, eng, "s", "first", opts...)
 			ends := make(chan error, 2)
 			var last cairn.Cursor
 			for _, ev := range must(eng.History(t.Context(), "s", cairn.Cursor{}, 0)) {
@@ -164,7 +168,7 @@ func TestFollowersOfADeletedSession(t *testing.T) {
 					t.Fatal(err)
 				}
 			case "expired":
-				testclock.Advance(7 * day)
+				testclock.Advance(2 * time.Hour)
 				want = cairn.ErrExpired
 			}
 			for range 2 {

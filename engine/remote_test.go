@@ -13,6 +13,7 @@ import (
 	"github.com/cairn-agents/cairn/host"
 	"github.com/cairn-agents/cairn/host/hosttest"
 	"github.com/cairn-agents/cairn/host/loop"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/memstore"
@@ -220,7 +221,7 @@ func (s *counting) Read(ctx context.Context, id string, want driver.Want) (*driv
 // does what the beginning of the next turn reads.
 func TestProcessesReadEachMessageOnce(t *testing.T) {
 	t.Parallel()
-	const steps = 100
+	steps := testenv.Choose(40, 100)
 	for _, n := range []int{1, 2, 3, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			st, h := &counting{Store: memstore.New(nil)}, &byHand{}

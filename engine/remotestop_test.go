@@ -228,7 +228,8 @@ func TestStopIsAbandonedAfterADay(t *testing.T) {
 			t.Fatal(err)
 		}
 		leave(t, eng)
-		other := open(t, tapOn(st.Store), bot(model), shortLease, logs, named("b"))
+		seldom := with(func(o *engine.Options) { o.WorkInterval = 20 * time.Second })
+		other := open(t, tapOn(st.Store), bot(model), shortLease, seldom, logs, named("b"))
 		worksFor(t, other, 23*time.Hour)
 		if n := len(pendingStops(t, st.Store)); n != 1 || words.Len() > 0 {
 			t.Errorf("%d stops are recorded after 23 hours; the log says %s", n, &words)

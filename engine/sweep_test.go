@@ -242,7 +242,7 @@ func TestSessionOfARunDoesNotExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := memstore.New(nil)
-		eng := open(t, st, bot(scripted.New(scripted.Pause(8*day), scripted.Text("done"))), patient)
+		eng := open(t, st, bot(scripted.New(scripted.Pause(8*day), scripted.Text("done"))), patient, with(func(o *engine.Options) { o.LeaseTTL = time.Hour }))
 		run := start(t, eng, "s", "go", engine.WithExpiry(time.Now().Add(day)))
 		testclock.Advance(7*day + time.Hour)
 		wantSweep(t, eng, "0 0 0 0 0")

@@ -507,14 +507,19 @@ func TestOrigins(t *testing.T) {
 }
 
 func TestRequestRate(t *testing.T) {
-	w := newWorld(t, &Options{RequestsPerMinute: 20})
-	var codes []int
-	for range 4 {
-		res, _ := w.do("a", "GET", "/sessions", nil)
-		codes = append(codes, res.StatusCode)
-	}
-	if !slices.Equal(codes, []int{200, 200, 429, 429}) {
-		t.Errorf("got %v", codes)
+	var w *world
+	for codes := []int(nil); codes == nil; {
+		w = newWorld(t, &Options{RequestsPerMinute: 20})
+		began := time.Now()
+		for range 4 {
+			res, _ := w.do("a", "GET", "/sessions", nil)
+			codes = append(codes, res.StatusCode)
+		}
+		if time.Since(began) >= time.Minute/20 { // the third was permitted, since this took so long
+			codes = nil
+		} else if !slices.Equal(codes, []int{200, 200, 429, 429}) {
+			t.Fatalf("got %v", codes)
+		}
 	}
 	if res, _ := w.do("e", "GET", "/sessions", nil); res.StatusCode != 200 {
 		t.Errorf("another user: %d", res.StatusCode)
