@@ -78,13 +78,13 @@ func openTortured(dir string) (driver.Store, error) {
 }
 
 func TestTorture(t *testing.T) {
-	torture.RunHost(t, torture.Host{Start: startTortured}, openTortured, torture.Numbers{Test: 10, Soak: 300})
+	torture.RunHost(t, torture.Host{Start: startTortured}, openTortured, torture.Numbers{Test: 6, Soak: 300})
 }
 
 // DBOS's tables and the sessions are in one database.
 func TestTortureOnPostgres(t *testing.T) {
 	t.Setenv(serverVariable, testenv.FastPostgres(t))
-	torture.RunHost(t, torture.Host{Start: startTortured}, openTortured, torture.Numbers{Test: 10, Soak: 300})
+	torture.RunHost(t, torture.Host{Start: startTortured}, openTortured, torture.Numbers{Test: 6, Soak: 300})
 }
 
 // The engine and the host have default settings.

@@ -99,7 +99,7 @@ func TestTorture(t *testing.T) {
 	} else {
 		t.Setenv(serverVariable, testenv.Temporal(t))
 	}
-	torture.RunHost(t, host, openTortured, torture.Numbers{Test: 10, Soak: 300})
+	torture.RunHost(t, host, openTortured, torture.Numbers{Test: 6, Soak: 300})
 }
 
 // The server is killed, too, and restarted at once from its file.

@@ -86,30 +86,16 @@ func failNth(_ testing.TB, st driver.Store, n int) func() bool {
 	}
 }
 
-// costly are the tests that use the most time of the runtime, which creates a database for each session tree. What they
-// show of this store is shown by others: the races by those of two handles, large and odd values by TestLargeValues and
-// by the rest of their chapters, the copies by imports and by the tests of other stores.
-var costly = []string{
-	"TwoWriters/OneCreatorWins", "TwoWriters/OneCommitPerVersion", "TwoWriters/OneBeginWins", "TwoWriters/OneBeginCreates",
-	"TwoWriters/OneWorkerTakesOver", "TwoWriters/OneBranchWins", "TwoWriters/OneAnswerWins", "TwoWriters/OneTakesATurn",
-	"TwoWriters/ZombieIsFenced", "TwoWriters/SnapshotIsOnePointInTime", "Removal/EarlierLifeIsFenced", "Removal/OneRemoverWins",
-	"Removal/RemoveOrBegin", "Expiry/GoneAtItsTime", "Expiry/LooksAndCommits", "Expiry/BeginOrExpire",
-	"Hostile/LargeMessages", "Call/OddTexts", "Limits/CommitRefuses", "Message/TaintOnTheRow", "List/FiltersAreNotPatterns",
-	"History/2", "History/3", "Checkpoint/PruneKeepsRestoresWorking", "State/AtEachCheckpoint",
-	"State/OperationThatDoesNotFit", "Import/InPages", "Import/RewindToEachCheckpoint", "Import/BranchFromEachCheckpoint",
-	"Import/ClockSetBack", "Import/WhatIsThereStays", "Import/ChangedMeanwhile", "Import/Damaged", "Import/SourceFails",
-	"Purge/OnePurgerWins", "Restore/OneRestorerWins", "Import/Again", "RewindRun/Refusals", "RewindRun/AfterManyChanges",
-	"Archive/EveryFilter", "List/PageSizes", "Checkpoint/PageSizes", "EventsOfCommit/BesideRun", "Branch/AfterAPrune",
-	"Import/CopyTrees", "Import/CopyTreesKeepsTheOthers", "Import/CopyTreesIsCancelled", "Import/CopyTreesComparesCopies",
-}
-
+// The runtime creates a database for each session tree. What the costly tests show of this store is shown by others: the
+// races by those of two handles, large and odd values by TestLargeValues and by the rest of their chapters, the copies by
+// imports and by the tests of other stores.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Run(t, func(tb testing.TB) driver.Store { return openNew(tb) }, &storetest.Options{
 		Reopen: func(tb testing.TB, st driver.Store) driver.Store { return reopen(tb, st.(*Store)) },
 		Second: func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
 		Fault:  failNth,
-		Brief:  !testenv.Soak(), Without: testenv.Choose(costly, nil),
+		Brief:  !testenv.Soak(), Without: testenv.Choose(storetest.Costly, nil),
 	})
 }
 

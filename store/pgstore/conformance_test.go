@@ -119,11 +119,16 @@ func TestConformance(t *testing.T) {
 	for _, p := range protocols {
 		t.Run(p.name, func(t *testing.T) {
 			open := place(t, p.simple)
+			var without []string
+			if p.simple && !testenv.Soak() {
+				without = storetest.Costly
+			}
 			storetest.Run(t, func(tb testing.TB) driver.Store { return open(tb) }, &storetest.Options{
-				Reopen: func(tb testing.TB, st driver.Store) driver.Store { return reopen(tb, st.(*Store)) },
-				Second: func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
-				Fault:  failNth,
-				Brief:  p.simple && !testenv.Soak(), // every statement is sent in another way; who wins a race is the same
+				Reopen:  func(tb testing.TB, st driver.Store) driver.Store { return reopen(tb, st.(*Store)) },
+				Second:  func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
+				Fault:   failNth,
+				Brief:   p.simple && !testenv.Soak(), // every statement is sent in another way; who wins a race is the same
+				Without: without,
 			})
 		})
 	}

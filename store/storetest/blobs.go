@@ -33,6 +33,7 @@ var blobTests = []storeTest{
 	{name: "PutWhileSwept", run: blobRace},
 	{name: "CopiedWithTheirTree", run: blobCopied, needs: func(o *Options) bool { return o.imports }},
 	{name: "ExportedWithTheirTree", run: blobExported, needs: func(o *Options) bool { return o.imports }},
+	{name: "DamagedExport", run: blobDamaged, needs: func(o *Options) bool { return o.imports }},
 	{name: "Cancelled", run: blobCancelled},
 	{name: "Closed", run: blobClosed},
 	{name: "Reopen", run: blobReopen, needs: needsReopen},
