@@ -41,24 +41,31 @@ var strictly = sync.OnceValues(func() ([]byte, error) { return openAPI(routes(),
 // schemas caches the parsed schemas of the document by their text.
 var schemas sync.Map
 
-func newContract(t testing.TB) *contract {
-	t.Helper()
+// documented is the parsed document, which all contracts share.
+var documented = sync.OnceValues(func() (c contract, err error) {
 	doc, err := strictly()
 	if err != nil {
-		t.Fatal(err)
+		return c, err
 	}
-	c := &contract{t: t}
 	var whole struct {
 		Components struct{ Schemas json.RawMessage }
 	}
 	if err := json.Unmarshal(doc, &struct{ Paths any }{&c.paths}); err != nil {
-		t.Fatal(err)
+		return c, err
 	}
-	if err := json.Unmarshal(doc, &whole); err != nil {
-		t.Fatal(err)
-	}
+	err = json.Unmarshal(doc, &whole)
 	c.defs = local(whole.Components.Schemas)
-	return c
+	return c, err
+})
+
+func newContract(t testing.TB) *contract {
+	t.Helper()
+	c, err := documented()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.t = t
+	return &c
 }
 
 // local rewrites references to the document's components as references within a schema.

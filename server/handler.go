@@ -95,8 +95,8 @@ type Handler struct {
 	users   *users
 	// failures counts failed sign-ins by address.
 	failures *users
-	openAPI  json.RawMessage
-	fileKey  atomic.Pointer[[]byte] // see signingKey
+	openAPI  func() (json.RawMessage, error) // made when it is first requested, which takes some time
+	fileKey  atomic.Pointer[[]byte]          // see signingKey
 
 	frames  shared.Logs
 	large   chan struct{}   // a place for each large body at work

@@ -57,7 +57,7 @@ type chatChunk struct {
 	Type string `json:"type"`
 }
 
-func getOpenAPI(c *request, _ *struct{}) (json.RawMessage, error) { return c.h.openAPI, nil }
+func getOpenAPI(c *request, _ *struct{}) (json.RawMessage, error) { return c.h.openAPI() }
 
 // object is a part of the document.
 type object = map[string]any

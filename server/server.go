@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"log/slog"
 	"maps"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
@@ -96,11 +98,7 @@ func New(eng *engine.Engine, opts *Options) (*Handler, error) {
 	h.users, h.failures = newUsers(o.StreamsPerUser, o.RequestsPerMinute), newUsers(-1, failuresPerMinute)
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	list := routes()
-	doc, err := openAPI(list, o.Authenticate != nil, false)
-	if err != nil {
-		return nil, err
-	}
-	h.openAPI = doc
+	h.openAPI = sync.OnceValues(func() (json.RawMessage, error) { return openAPI(list, o.Authenticate != nil, false) })
 	methods := map[string]bool{}
 	for _, r := range list {
 		methods[r.Method] = true
