@@ -71,6 +71,15 @@ func (e *Engine) Advance(ctx context.Context, at host.Run) (*Progress, error) {
 	if err := e.checkAdvance(&at); err != nil {
 		return nil, err
 	}
+	p, err := e.tryAdvance(ctx, at)
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(ctx.Err(), context.DeadlineExceeded) { // within a read
+		return &Progress{State: AdvanceMore, Run: at, Status: cairn.RunRunning}, nil
+	}
+	return p, err
+}
+
+// tryAdvance is Advance for a valid reference. The error may be that of a deadline which passed within a read.
+func (e *Engine) tryAdvance(ctx context.Context, at host.Run) (*Progress, error) {
 	p, err := e.progress(ctx, at)
 	if err != nil || p.State != AdvanceMore || p.Run.Step > at.Step || p.Run.Token != at.Token {
 		return p, err

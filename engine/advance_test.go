@@ -230,6 +230,19 @@ func TestAdvanceUntilDeadline(t *testing.T) {
 	})
 }
 
+// A deadline that passes before anything was read means more, too.
+func TestAdvanceAfterDeadline(t *testing.T) {
+	t.Parallel()
+	h := &byHand{}
+	eng := open(t, memstore.New(nil), bot(newLinger(), note()), hostedBy(h))
+	at := begunBy(t, eng, h)
+	late, cancel := context.WithTimeout(t.Context(), -time.Second)
+	defer cancel()
+	if p, err := eng.Advance(late, at); err != nil || p.State != engine.AdvanceMore || p.Run != at {
+		t.Errorf("%+v, error %v", p, err)
+	}
+}
+
 func TestAdvanceRefuses(t *testing.T) {
 	t.Parallel()
 	st, h := memstore.New(nil), &byHand{}
