@@ -179,7 +179,7 @@ func newMeter(ctx context.Context, d Directory, most int64) *meter {
 				close(m.exceeded)
 				return
 			}
-			pause = max(time.Second, 20*time.Since(began))
+			pause = min(max(time.Second, 20*time.Since(began)), 10*time.Second)
 		}
 	}()
 	return m

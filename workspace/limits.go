@@ -25,7 +25,8 @@ type Limits struct {
 	Background     int
 	BackgroundTime time.Duration
 	// DiskBytes is the maximum size of the files while a command runs, by default 1 GiB. Each file and directory counts 1 KiB
-	// besides its content. They are measured about once a second; a command that exceeds it is killed.
+	// besides its content. A command that exceeds it is killed. The files are measured about once a second, and many of
+	// them less often, with pauses of up to 10 seconds.
 	DiskBytes int64
 }
 
