@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cairn-agents/cairn"
+	"github.com/cairn-agents/cairn/internal/testclock"
 	"github.com/cairn-agents/cairn/internal/testenv"
 )
 
@@ -288,7 +290,7 @@ func (h *harness) check(groups [][]string, settled, answered bool) {
 	}
 	h.tally = tally{calls: map[string]int{}}
 	for _, root := range slices.Concat(groups...) {
-		tree, err := h.place.load(h.t.Context(), root, h.journal, settled)
+		tree, err := h.load(root, settled)
 		if err != nil {
 			h.t.Fatal(err)
 		}
@@ -306,4 +308,15 @@ func (h *harness) check(groups [][]string, settled, answered bool) {
 		}
 		h.tally.add(tree)
 	}
+}
+
+// load reads a tree, again as long as the server is down.
+func (h *harness) load(root string, settled bool) (tree *Tree, err error) {
+	ctx, cancel := context.WithTimeout(h.t.Context(), openWithin)
+	defer cancel()
+	_ = testclock.Poll(ctx, func() bool {
+		tree, err = h.place.load(ctx, root, h.journal, settled)
+		return h.host.Server == nil || !errors.Is(err, cairn.ErrUnavailable)
+	})
+	return tree, err
 }
