@@ -317,12 +317,11 @@ func (s *Store) Removed(ctx context.Context, age time.Duration, q driver.PageQue
 	if err != nil {
 		return page, err
 	}
-	if err := (*memories)(s).dropPurged(ctx); err != nil { // of a purge whose process died
-		return page, err
-	}
 	from := ""
 	if key != "" {
 		from = timed(at, key) + "\x00"
+	} else if err := (*memories)(s).dropPurged(ctx); err != nil { // of a purge whose process died
+		return page, err
 	}
 	err = s.each(ctx, removals, from, behind, false, func(r *row, now time.Time) (bool, error) {
 		var l life
