@@ -26,7 +26,7 @@ type Budget struct {
 	// Steps limits the number of model calls, including those that were discarded; 0 means no limit.
 	Steps int64
 	// Time limits how long the runs of the agent's own session may take, without the time that they were suspended; 0
-	// means no limit. It is checked before a model call and ends none that is under way. It requires PerTurn or PerRun.
+	// means no limit. It is checked before a model call and ends none that is in progress. It requires PerTurn or PerRun.
 	Time time.Duration
 	// Per selects the runs that count. The default is PerTurn.
 	Per BudgetScope

@@ -33,7 +33,7 @@ func Effectful() ToolOption { return func(t *Tool) { t.def.Effectful = true } }
 // panic is such an error, and so is taking longer than the tool's [Timeout] or, without one, the engine's
 // Options.HookTimeout.
 //
-// The earlier attempt may be still under way in a process that is cut off. So false is only safe if the receiver
+// The earlier attempt may be still in progress in a process that is cut off. So false is only safe if the receiver
 // recognizes the key, or can no longer be reached by that attempt.
 func Confirm[Out any](fn func(ctx context.Context, key string) (happened bool, result Out, err error)) ToolOption {
 	return func(t *Tool) {

@@ -39,7 +39,7 @@ type EndedTurn struct {
 	Messages []Message
 	First    int
 	// Reread returns the session as it is now; nil once the turn is no longer in it, because the session was deleted or
-	// rewound to before the turn. A session may be erased while Learn is under way: so that nothing of it comes back, call
+	// rewound to before the turn. A session may be erased while Learn runs: so that nothing of it comes back, call
 	// Reread between the read and the write of a transaction, and write nothing once it returns nil. It may be called until
 	// Learn has returned. The error is ErrUnavailable.
 	Reread func(ctx context.Context) (*Session, error)

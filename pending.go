@@ -18,7 +18,7 @@ const (
 	CallAnswered CallStatus = "answered" // decided, in time or not; its run has not been resumed yet
 	CallSettled  CallStatus = "settled"  // the answer was used: the call's result is in the transcript
 	CallDropped  CallStatus = "dropped"  // cancelled: its run was stopped or rewound, or another turn began
-	CallSent     CallStatus = "sent"     // an effect under way, see [Effect]; only Engine.Effects returns it
+	CallSent     CallStatus = "sent"     // an effect in progress, see [Effect]; only Engine.Effects returns it
 )
 
 // PendingCall is a tool call that waits, or waited, for a client or a reviewer. The wait exists only as this row:

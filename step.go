@@ -38,7 +38,7 @@ type Step struct {
 	RootID      string
 	Incarnation string
 
-	// Usage is the run's usage so far, with the model calls of the step under way. It leaves out the tool calls of that
+	// Usage is the run's usage so far, with the model calls of the step in progress. It leaves out the tool calls of that
 	// step, and the usage of sub-agents in their own sessions.
 	Usage Usage
 

@@ -35,7 +35,7 @@ func (c *Client) Effects(ctx context.Context, q EffectQuery) (*cairn.Page[cairn.
 
 // SettleEffect records whether an unknown effect happened, and how that was found out. reviewer is for servers without
 // authentication. It returns the row. The error is ErrInvalid for an effect whose outcome
-// is known to be another one, or that is under way.
+// is known to be another one, or that is in progress.
 func (c *Client) SettleEffect(ctx context.Context, root, call string, happened bool, notes, reviewer string) (*cairn.PendingCall, error) {
 	in := struct {
 		Happened bool   `json:"happened"`

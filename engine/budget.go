@@ -15,8 +15,8 @@ import (
 func (e *Engine) Budgets() []cairn.BudgetRule { return slices.Clone(e.opts.Budgets) }
 
 // BudgetSpent returns the usage of a budget of Options.Budgets in the current period by the user, agent, tag or tenant of
-// that name, with one report for each limit. It includes reservations of model calls under way. The error is ErrNotFound
-// if there is no such rule.
+// that name, with one report for each limit. It includes reservations of model calls in progress. The error is
+// ErrNotFound if there is no such rule.
 func (e *Engine) BudgetSpent(ctx context.Context, rule, of string) ([]cairn.BudgetReport, error) {
 	i := slices.IndexFunc(e.opts.Budgets, func(r cairn.BudgetRule) bool { return r.Name == rule })
 	if i < 0 {

@@ -193,7 +193,7 @@ func TestBudgetCountsDiscardedCalls(t *testing.T) {
 	}
 }
 
-// Sub-agents at work at the same time exceed a budget by at most the calls under way. Each of them asks.
+// Sub-agents at work at the same time exceed a budget by at most the calls in progress. Each of them asks.
 func TestBudgetOfParallelSubAgents(t *testing.T) {
 	t.Parallel()
 	const agents, limit = 4, 10

@@ -48,7 +48,7 @@ func usedBy(t *testing.T, st store.Store, user string) (sum cairn.Usage) {
 }
 
 // Fifty runs of a user share a budget in two processes, which die again and again. They exceed it by at most the calls
-// under way, and its count equals the usage of the sessions in the end.
+// in progress, and its count equals the usage of the sessions in the end.
 func TestBudgetOfAUserInDyingProcesses(t *testing.T) {
 	t.Parallel()
 	const runs, limit, call = 50, 400, 3 // cents

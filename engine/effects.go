@@ -30,7 +30,7 @@ type EffectQuery struct {
 }
 
 // Effects pages through the ledger: a row for each call of a [cairn.Effectful] tool that was called. Effects of
-// committed steps come first, the oldest first, then effects of the steps under way. A page may have fewer items than
+// committed steps come first, the oldest first, then effects of the steps in progress. A page may have fewer items than
 // the limit, or none, although more follow.
 func (e *Engine) Effects(ctx context.Context, q EffectQuery) (store.Page[cairn.PendingCall], error) {
 	for _, s := range q.States {
@@ -93,7 +93,7 @@ func (q *EffectQuery) statuses() (list []cairn.CallStatus) {
 	return list
 }
 
-// effectsUnderWay returns the effects of the steps under way of a page of active sessions.
+// effectsUnderWay returns the effects of the steps in progress of a page of active sessions.
 func (e *Engine) effectsUnderWay(ctx context.Context, q EffectQuery, cursor string) (out store.Page[cairn.PendingCall], err error) {
 	var sessions store.Page[cairn.Session]
 	if q.SessionID != "" {
@@ -153,7 +153,7 @@ type EffectSettlement struct {
 // SettleEffect records the outcome of an effect that is unknown. If a run waits for it, this answers the pending call,
 // see Submit. Otherwise the run has ended without knowing: the row is settled, and the model reads the outcome as
 // hidden context. The row's trail has who settled it and when. It returns the row. The error is ErrNotFound if there is
-// no such row, and ErrInvalid for an effect whose outcome is known to be another one, or that is under way.
+// no such row, and ErrInvalid for an effect whose outcome is known to be another one, or that is in progress.
 func (e *Engine) SettleEffect(ctx context.Context, root, callID string, s EffectSettlement) (*cairn.PendingCall, error) {
 	if problem := ids.CheckUser(s.By); problem != "" {
 		return nil, cairn.Invalid("by", "name %s", problem)

@@ -274,7 +274,7 @@ func TestNothingIsLearnedFromTurnsThatAreGone(t *testing.T) {
 	})
 }
 
-// What a memory's model uses counts for the session, and not for a run, also for one that is under way by then.
+// What a memory's model uses counts for the session, and not for a run, also for one that is in progress by then.
 func TestUsageOfMemoryIsTheSessions(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

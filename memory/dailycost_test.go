@@ -34,7 +34,7 @@ func (p priced) Stream(ctx context.Context, req *cairn.Request) iter.Seq2[cairn.
 	}
 }
 
-// Extraction costs at most its daily limit and the calls under way; the texts of turns are kept all the same.
+// Extraction costs at most its daily limit and the calls in progress; the texts of turns are kept all the same.
 func TestExtractionHasADailyLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

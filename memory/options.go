@@ -77,7 +77,7 @@ type Extract struct {
 	// Instructions replace [ExtractInstructions].
 	Instructions string
 	// DailyUSD limits the cost of extraction from the turns of one agent in a day (UTC, by the store's clock), in US
-	// dollars; 0 means no limit. At the limit only the texts of turns are kept, until the next day. Calls under way when
+	// dollars; 0 means no limit. At the limit only the texts of turns are kept, until the next day. Calls in progress when
 	// the limit is reached are completed. The calls of a model without a price, see the table of models, do not count,
 	// which is logged.
 	DailyUSD float64

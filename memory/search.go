@@ -44,7 +44,7 @@ func (m *Memory) Search(ctx context.Context, scope Scope, q Query) ([]Hit, error
 	return hits, err
 }
 
-// search is one search under way.
+// search is one search in progress.
 type search struct {
 	*tx
 	q      *Query

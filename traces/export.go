@@ -69,8 +69,9 @@ func (x *Exporter) Run(ctx context.Context) error {
 	}
 }
 
-// Flush exports all steps that the store has at the moment. If another process exports, Flush waits for its end, or until ctx is
-// done. It is for tests and for programs that call it themselves; no two calls of Flush and Run may be under way at once.
+// Flush exports all steps that the store has at the moment. If another process exports, Flush waits for its end, or until
+// ctx is done. It is for tests and for programs that call it themselves; do not call Flush or Run while another call of
+// one of them runs.
 func (x *Exporter) Flush(ctx context.Context) error {
 	for {
 		if ok, err := x.attempt(ctx); ok || err != nil {

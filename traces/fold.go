@@ -113,7 +113,7 @@ func (f *fold) consulted(s *session, ev *cairn.Event) {
 	s.Parent, s.Remote = parent.toolSpan(c).String(), false
 }
 
-// during adds an event of a step under way.
+// during adds an event of a step in progress.
 func (f *fold) during(s *session, st *step, ev *cairn.Event) {
 	switch ev.Type {
 	case cairn.EventUsage:

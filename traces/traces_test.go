@@ -148,7 +148,7 @@ func events(t *testing.T, eng *engine.Engine, id string) iter.Seq[*cairn.Event] 
 	}
 }
 
-// settle works until no run of the sessions is under way and none is queued.
+// settle works until no run of the sessions is in progress and none is queued.
 func settle(t *testing.T, eng *engine.Engine, sessions []string) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

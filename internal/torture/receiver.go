@@ -94,7 +94,7 @@ func (c *clerk) finds(call *cairn.PendingCall) cairn.Submission {
 
 // effectsSettled finds effects that the ledger does not account for: sent without a row, sent more often than an attempt
 // was recorded, or than a person or Confirm allowed, or confirmed although nothing has arrived. A session at work has
-// more in its step under way.
+// more in its step in progress.
 func effectsSettled(h *History) error {
 	if h.Session.Status == cairn.SessionActive {
 		return nil

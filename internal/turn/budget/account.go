@@ -10,7 +10,7 @@ import (
 // Account says what a budget counts: the usage of the session whose agent has the budget, and of the sessions below it.
 type Account struct {
 	*cairn.Budget
-	// Session is the session whose agent has the budget. Run is its run under way, which began at Began.
+	// Session is the session whose agent has the budget. Run is its run in progress, which began at Began.
 	Session string
 	Run     string
 	Began   time.Time

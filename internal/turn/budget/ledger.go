@@ -7,7 +7,7 @@ import "time"
 type Shard struct {
 	// Sum is what ended runs have used.
 	Sum Amount `json:"sum,omitzero"`
-	// Runs are the runs under way, and for a while those that have ended, by id.
+	// Runs are the runs in progress, and for a while those that have ended, by id.
 	Runs map[string]Share `json:"runs,omitempty"`
 	// Raised is what people have added to the limits, by the id of the call that they answered.
 	Raised map[string]Amount `json:"raised,omitempty"`
@@ -20,7 +20,7 @@ type Share struct {
 	Session string `json:"session"`
 	// Base is what the run had used before the share was made: for a period that began during the run.
 	Base Amount `json:"base,omitzero"`
-	// Used is what the run has used since, as far as it is known. Held is reserved for a model call under way.
+	// Used is what the run has used since, as far as it is known. Held is reserved for a model call in progress.
 	Used Amount `json:"used,omitzero"`
 	Held Amount `json:"held,omitzero"`
 	// Until is when the reservation lapses, unless the run's lease is still held, and when the share of a run that has ended

@@ -159,7 +159,7 @@ func (fx *Effects) accounts(ctx context.Context, a *cairn.Agent, l *session.Live
 	return list, err
 }
 
-// account returns what a budget of a session's agent counts while a run is under way.
+// account returns what a budget of a session's agent counts while a run is in progress.
 func (fx *Effects) account(ctx context.Context, b *cairn.Budget, row *cairn.Session, run *cairn.Run) (budget.Account, error) {
 	acc := budget.Account{Budget: b, Session: row.ID, Run: run.ID, Began: run.StartedAt}
 	if b.Per == cairn.PerTree {

@@ -147,7 +147,7 @@ func (t *Turns) learn(ctx context.Context, o *ended) (done bool, err error) {
 		return false, err
 	case of == nil:
 		return true, nil
-	case of.Run.Status == cairn.RunRunning: // the commit that was to end it has failed, or is under way
+	case of.Run.Status == cairn.RunRunning: // the commit that was to end it has failed, or is in progress
 		return false, nil
 	}
 	var got gains

@@ -15,8 +15,8 @@ import (
 	"github.com/cairn-agents/cairn/store/driver"
 )
 
-// LeftEffects adds to a commit that ends the run of a dead process the rows of the effects that its step under way has
-// sent, from what was staged of it. It returns the events about them.
+// LeftEffects adds to a commit that ends the run of a dead process the rows of the effects that its step in progress
+// has sent, from the staged pieces of that step. It returns the events about them.
 func LeftEffects(c *driver.Commit, staged []driver.Staged, row *cairn.Session, why string) ([]cairn.Event, error) {
 	facts, err := step.Decode(staged, step.ID(row.RunID, row.Step+1), row.Lease.Token)
 	if err != nil {
@@ -25,7 +25,7 @@ func LeftEffects(c *driver.Commit, staged []driver.Staged, row *cairn.Session, w
 	return CloseEffects(c, step.EffectsIn(facts), row, why), nil
 }
 
-// CloseEffects adds to a commit that ends a run without its step under way the rows that the step's calls have in the
+// CloseEffects adds to a commit that ends a run without its step in progress the rows that the step's calls have in the
 // ledger of effects. It returns the events about them. Those without an outcome remain unknown, because of why. The
 // transcript lacks these calls: hidden messages describe them, so that the model of the next turn does not repeat them.
 func CloseEffects(c *driver.Commit, rows []cairn.PendingCall, row *cairn.Session, why string) (events []cairn.Event) {

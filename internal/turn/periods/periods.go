@@ -358,7 +358,7 @@ func (p *Periods) change(ctx context.Context, n counter, run string, now time.Ti
 }
 
 // settle counts the lapsed reservations of runs that no process drives any more by what the runs have committed, and
-// renews those of runs under way. It writes the shards of other runs than own; the caller writes that of own.
+// renews those of runs in progress. It writes the shards of other runs than own; the caller writes that of own.
 func (p *Periods) settle(ctx context.Context, n counter, all *ledger, own string, now time.Time) error {
 	for i, s := range all.by {
 		lapsed := s.Lapsed(own, now)

@@ -159,7 +159,7 @@ func (l *Live) KeepsAlone(r *step.Reply) {
 	l.unkept = r
 }
 
-// Alone returns the reply of the step under way that only this process has, or nil.
+// Alone returns the reply of the step in progress that only this process has, or nil.
 func (l *Live) Alone() *step.Reply {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -426,7 +426,7 @@ func Named(name string, lists ...[]cairn.Tool) bool {
 	})
 }
 
-// Spent returns the usage of the step under way and of those deferred before it.
+// Spent returns the usage of the step in progress and of those deferred before it.
 func (l *Live) Spent() step.Bill {
 	sum := l.deferred.Usage.Add(l.Step.Spent)
 	if l.Step.Reply != nil {

@@ -86,7 +86,7 @@ func spends(database string) error {
 }
 
 // Fifty runs of one user share a budget in two processes that are killed again and again. They exceed it by at most the
-// calls under way, and its count equals the usage of the sessions in the end.
+// calls in progress, and its count equals the usage of the sessions in the end.
 func TestBudgetOfKilledProcesses(t *testing.T) {
 	t.Parallel()
 	for name, database := range map[string]func(t *testing.T) string{
