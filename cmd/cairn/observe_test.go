@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cairn-agents/cairn/internal/testclock"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/traces/otlptest"
 )
 
@@ -18,13 +18,7 @@ import (
 func TestServeIsObserved(t *testing.T) {
 	t.Parallel()
 	collector := otlptest.New(t, http.Header{"Api-Key": {"word"}})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := l.Addr().String()
-	l.Close()
-
+	at := testenv.FreeAddress(t)
 	b := newBench(t)
 	for name, value := range map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": collector.URL, "OTEL_EXPORTER_OTLP_HEADERS": "api-key=word", "OTEL_SERVICE_NAME": "shop",
 		"OTEL_METRICS_EXPORTER": "otlp", "OTEL_METRIC_EXPORT_INTERVAL": "100"} {

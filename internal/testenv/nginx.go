@@ -2,11 +2,9 @@ package testenv
 
 import (
 	"errors"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -22,11 +20,9 @@ func Nginx(tb testing.TB, settings string) (url string) {
 		if err != nil {
 			return nil, err
 		}
-		port, err := freePort()
-		if err != nil {
+		if address, err = freeAddress(); err != nil {
 			return nil, err
 		}
-		address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		text := "daemon off;\nmaster_process off;\npid nginx.pid;\nerror_log stderr notice;\nevents {}\nhttp {\n\taccess_log off;\n"
 		for _, kind := range []string{"client_body", "proxy", "fastcgi", "uwsgi", "scgi"} {
 			text += "\t" + kind + "_temp_path " + kind + ";\n"

@@ -3,7 +3,6 @@ package testenv
 import (
 	"context"
 	"fmt"
-	"net"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -51,27 +50,13 @@ func startNode() (address string, err error) {
 		if port, err = freePort(); err != nil {
 			return "", err
 		}
-		bus := port + 10000
-		if bus > 65535 {
-			bus = port - 10000
-		}
 		_, err = startRedis("redis-node", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes",
-			"--cluster-port", strconv.Itoa(bus), "--appendonly", "no")
+			"--cluster-port", strconv.Itoa(port+10_000), "--appendonly", "no")
 		if err == nil {
-			return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), nil
+			return loopback(port), nil
 		}
 	}
 	return "", err
-}
-
-// freePort returns a port of the loopback interface that is not in use.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port, nil
 }
 
 // awaitCluster waits until every node reports the cluster as complete.

@@ -96,5 +96,5 @@ func startSentinel(name, primary string) (address string, err error) {
 		file := filepath.Join(s.Dir, "sentinel.conf") // the Sentinel rewrites it
 		return []string{bin, file, "--sentinel"}, s.answer(config, "tee", file)
 	}})
-	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), err
+	return loopback(port), err
 }

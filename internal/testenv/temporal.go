@@ -3,7 +3,6 @@ package testenv
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,7 +113,7 @@ func startTemporal(name, file string) (*TemporalProcess, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		p.Address = loopback(port)
 		line := []string{bin, "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", strconv.Itoa(port), "--log-level", "error",
 			"--search-attribute", "CairnSession=Keyword", "--search-attribute", "CairnAgent=Keyword",
 			"--search-attribute", "CairnStatus=Keyword",

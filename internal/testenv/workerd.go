@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"net"
 	"net/http"
 	"os"
 	"path"
@@ -128,15 +127,6 @@ func startWorker(name string, inMemory bool, at aim) (*WorkerProcess, error) {
 	}})
 	p.Server = s
 	return p, err
-}
-
-// freeAddress returns an address on loopback that is free.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
 }
 
 // workerConfig writes the worker's modules and the runtime's configuration below a directory, and returns the name of the

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -83,12 +82,7 @@ func refused(t *testing.T, url string, opts *Options) error {
 
 func TestOpenWithoutAServer(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
+	address := testenv.FreeAddress(t)
 	wantError(t, refused(t, "redis://:secret@"+address, nil), cairn.ErrUnavailable, address, "cannot reach the server")
 	wantError(t, refused(t, "unix:///nowhere/socket", nil), cairn.ErrUnavailable, "/nowhere/socket")
 }

@@ -35,14 +35,7 @@ type container struct {
 
 func newContainer(t *testing.T) *container {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &container{t: t, st: memstore.New(nil), address: l.Addr().String()}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	c := &container{t: t, st: memstore.New(nil), address: testenv.FreeAddress(t)}
 	c.url = "http://" + testenv.FrontServer(t, c.address).Address
 	return c
 }
