@@ -94,8 +94,8 @@ func TestConformance(t *testing.T) {
 	storetest.Run(t, func(tb testing.TB) driver.Store { return openNew(tb) }, &storetest.Options{
 		Reopen: func(tb testing.TB, st driver.Store) driver.Store { return reopen(tb, st.(*Store)) },
 		Second: func(tb testing.TB, st driver.Store) driver.Store { return second(tb, st.(*Store)) },
-		Fault:  failNth,
-		Brief:  !testenv.Soak(), Without: testenv.Choose(storetest.Costly, nil),
+		Fault:  failNth, BlobsOfTrees: true,
+		Brief: !testenv.Soak(), Without: testenv.Choose(storetest.Costly, nil),
 	})
 }
 

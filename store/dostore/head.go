@@ -35,6 +35,7 @@ import (
 //	members    changes with each session that is created or deleted
 //	member/ID  a session of the tree
 //	call/ID    the [callPlace] of a call
+//	blobs      the [blobState]
 const (
 	headKey = "head"
 	ofTree  = "tree"

@@ -378,6 +378,7 @@ func (s *Store) Purge(ctx context.Context, key string) (checkpoints int, err err
 			sharePurged(r, &h.Row)
 		}
 		r.Clear = append(r.Clear, [3]string{ofTree, "", behind})
+		r.purgeBlobs(root)
 		refused, _, err := t.link.write(ctx, fixed(&r.request))
 		if err == nil && refused == nil {
 			err = (*memories)(s).dropPurged(ctx)

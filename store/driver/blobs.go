@@ -13,9 +13,9 @@ import (
 
 // Blobs keeps values that are found by their content: files of workspaces, and artifacts. The key of a blob is the hash of
 // its bytes. Session trees name the blobs that they use. A blob is kept once for all trees of a tenant, as long as one of
-// them names it.
+// them names it; a store may instead keep a copy for each tree.
 //
-// The names of a tree end with its Purge. A blob without a name is kept until Sweep deletes it.
+// The names of a tree end with its Purge. A blob without a name is kept until Sweep deletes it, or deleted at once.
 //
 // All methods are safe for concurrent use by any number of processes. A write is atomic and as durable as a commit, and
 // every call that begins after it sees it. A write can be repeated.

@@ -40,6 +40,9 @@ type Options struct {
 	// Without names tests that do not run, as Chapter/Test. It is for a store that is too slow for the whole suite each
 	// time; run the suite without it as well. A name that no test has fails the suite.
 	Without []string
+	// BlobsOfTrees declares that each tree has its own copies of its blobs, which are deleted with their names: a sweep finds
+	// nothing to delete.
+	BlobsOfTrees bool
 
 	watchesStops bool // the store is a StopWatcher
 	sweeps       bool // the store is a Sweeper

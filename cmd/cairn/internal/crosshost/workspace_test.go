@@ -10,7 +10,11 @@ import (
 
 	"github.com/cairn-agents/cairn"
 	"github.com/cairn-agents/cairn/engine"
+	"github.com/cairn-agents/cairn/host/hosttest"
+	"github.com/cairn-agents/cairn/internal/ids"
+	"github.com/cairn-agents/cairn/internal/testenv"
 	"github.com/cairn-agents/cairn/model/scripted"
+	"github.com/cairn-agents/cairn/store/dostore"
 	"github.com/cairn-agents/cairn/store/driver"
 	"github.com/cairn-agents/cairn/store/sqlitestore"
 	"github.com/cairn-agents/cairn/workspace"
@@ -58,53 +62,68 @@ func TestFilesFollowTheSessionAcrossHosts(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { st.Close() })
-			base, err := os.MkdirTemp("", "files-")
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = os.RemoveAll(base) })
-			if err := os.Chmod(base, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			opts := &engine.Options{LeaseTTL: 10 * time.Second}
-			ctx := t.Context()
-			one := first.Start(t, st, []*cairn.Agent{filer(t, st, base, "1")}, opts)
-			run, err := one.Execute(ctx, "s", "bot", cairn.Text("Begin."))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if res, err := run.Wait(ctx); err != nil || res.Status != cairn.RunSuspended {
-				t.Fatal(res, err)
-			}
-			answer(t, st)
-			two := second.Start(t, st, []*cairn.Agent{filer(t, st, base, "2")}, opts)
-			if run, err = two.Resume(ctx, "s"); err != nil {
-				t.Fatal(err)
-			}
-			if res, err := run.Wait(ctx); err != nil || res.Text != "Done." {
-				t.Fatal(res, err)
-			}
-			three := first.Start(t, st, []*cairn.Agent{filer(t, st, base, "3")}, opts)
-			if run, err = three.Execute(ctx, "s", "bot", cairn.Text("Show.")); err != nil {
-				t.Fatal(err)
-			}
-			if res, err := run.Wait(ctx); err != nil || res.Text != "Bye." {
-				t.Fatal(res, err)
-			}
-			var got []string
-			for m, err := range three.AllMessages(ctx, "s") {
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, r := range m.ToolResults() {
-					text, _, _ := strings.Cut(strings.Trim(string(r.Output), `"`), `\n[`)
-					got = append(got, r.Tool+": "+text)
-				}
-			}
-			want := `workspace_write: Wrote a, 1 bytes.; workspace_shell: 1; refund: refund 42; workspace_shell: 12; workspace_shell: b\n2`
-			if strings.Join(got, "; ") != want {
-				t.Errorf("the results are %q, want %q", got, want)
-			}
+			filesFollow(t, st, first, second)
 		})
+	}
+	t.Run("in Durable Objects", func(t *testing.T) {
+		t.Parallel()
+		url := "do+insecure://" + testenv.Worker(t) + "/files-" + ids.Short()
+		st, err := dostore.Open(t.Context(), url, &dostore.Options{Secret: testenv.WorkerSecret})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { st.Close() })
+		filesFollow(t, st, all[0], all[1])
+	})
+}
+
+func filesFollow(t *testing.T, st driver.Store, first, second hosttest.Host) {
+	t.Helper()
+	base, err := os.MkdirTemp("", "files-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(base) })
+	if err := os.Chmod(base, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	opts := &engine.Options{LeaseTTL: 10 * time.Second}
+	ctx := t.Context()
+	one := first.Start(t, st, []*cairn.Agent{filer(t, st, base, "1")}, opts)
+	run, err := one.Execute(ctx, "s", "bot", cairn.Text("Begin."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := run.Wait(ctx); err != nil || res.Status != cairn.RunSuspended {
+		t.Fatal(res, err)
+	}
+	answer(t, st)
+	two := second.Start(t, st, []*cairn.Agent{filer(t, st, base, "2")}, opts)
+	if run, err = two.Resume(ctx, "s"); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := run.Wait(ctx); err != nil || res.Text != "Done." {
+		t.Fatal(res, err)
+	}
+	three := first.Start(t, st, []*cairn.Agent{filer(t, st, base, "3")}, opts)
+	if run, err = three.Execute(ctx, "s", "bot", cairn.Text("Show.")); err != nil {
+		t.Fatal(err)
+	}
+	if res, err := run.Wait(ctx); err != nil || res.Text != "Bye." {
+		t.Fatal(res, err)
+	}
+	var got []string
+	for m, err := range three.AllMessages(ctx, "s") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range m.ToolResults() {
+			text, _, _ := strings.Cut(strings.Trim(string(r.Output), `"`), `\n[`)
+			got = append(got, r.Tool+": "+text)
+		}
+	}
+	want := `workspace_write: Wrote a, 1 bytes.; workspace_shell: 1; refund: refund 42; workspace_shell: 12; workspace_shell: b\n2`
+	if strings.Join(got, "; ") != want {
+		t.Errorf("the results are %q, want %q", got, want)
 	}
 }
