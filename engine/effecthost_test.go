@@ -62,6 +62,9 @@ func TestDeadRunThatIsStoppedLeavesItsEffects(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
+					if m.RunID == "" {
+						t.Errorf("message %s belongs to no run", m.ID)
+					}
 					read += m.Text()
 					for _, r := range m.ToolResults() {
 						read += string(r.Output)

@@ -61,7 +61,7 @@ func leftEffect(call *cairn.PendingCall, row *cairn.Session) *cairn.Message {
 		input = strings.ToValidUTF8(input[:maxLeftInput], "") + "…"
 	}
 	m := cairn.Context(fmt.Sprintf("The previous run ended during a call of %s with the input %s: %s.", call.Tool, input, outcome))
-	m.ID = ids.Derive("left", row.Secret, call.ID)
+	m.ID, m.RunID = ids.Derive("left", row.Secret, call.ID), row.RunID
 	return &m
 }
 
