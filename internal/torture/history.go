@@ -300,8 +300,9 @@ type turn struct {
 	withdrawn []*cairn.Message
 	input     []*cairn.Message
 	steps     []step
-	// loose are rows of a step that was stopped before its reply. strangers are messages that belong to no step.
-	loose, strangers []*cairn.Message
+	// loose are rows of a step that was stopped before its reply. left are those about effects of a step that was discarded
+	// when the run ended. strangers are messages that belong to no step.
+	loose, left, strangers []*cairn.Message
 }
 
 // turns splits the transcript by the ids of its messages, without checking it.
@@ -330,6 +331,8 @@ func (t *turn) add(m *cairn.Message, at int) {
 	switch {
 	case m.Origin == cairn.OriginWithdrawn:
 		t.withdrawn = append(t.withdrawn, m)
+	case isLeft(m):
+		t.left = append(t.left, m)
 	case m.Origin == cairn.OriginCompanion:
 		t.loose = append(t.loose, m)
 	case isLate(m) && (len(t.steps) == 0 || len(t.loose) > 0):

@@ -244,12 +244,22 @@ func (h *History) waitAgrees(t *Tree) error {
 	if !paused {
 		return nil
 	}
-	// A child that was stopped on its own is no longer counted before the session is resumed.
+	// A child that was stopped on its own is no longer counted before the session is resumed. It is stopped after that, so
+	// that it still waits if the process died in between, until the session is resumed.
 	n := open + len(last.Suspended.Children)
 	least := n
 	for _, c := range last.Suspended.Children {
-		if child := t.session(c.SessionID); child != nil && (child.Session.Status == cairn.SessionInterrupted || child.Session.Status == cairn.SessionFailed) {
+		child := t.session(c.SessionID)
+		if child == nil {
+			continue
+		}
+		switch child.Session.Status {
+		case cairn.SessionInterrupted, cairn.SessionFailed:
 			least--
+		case cairn.SessionPaused:
+			if !t.Settled {
+				least--
+			}
 		}
 	}
 	if s.OpenCalls < least || s.OpenCalls > n {

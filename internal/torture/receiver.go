@@ -93,8 +93,8 @@ func (c *clerk) finds(call *cairn.PendingCall) cairn.Submission {
 }
 
 // effectsSettled finds effects that the ledger does not account for: sent without a row, sent more often than an attempt
-// was recorded, or than a person or Confirm allowed, or confirmed although nothing has arrived. A session at work has
-// more in its step in progress.
+// was recorded, or than a person or Confirm allowed, or confirmed although nothing has arrived. It also finds effects whose
+// step was discarded and that no message describes. A session at work has more in its step in progress.
 func effectsSettled(h *History) error {
 	if h.Session.Status == cairn.SessionActive {
 		return nil
@@ -105,7 +105,7 @@ func effectsSettled(h *History) error {
 			arrivals[r.Key]++
 		}
 	}
-	results := h.results()
+	results, least, most := h.results(), map[string]int{}, map[string]int{} // number of messages about effects without results, by run
 	for i := range h.Calls {
 		c := &h.Calls[i]
 		if c.Kind != cairn.CallEffect {
@@ -127,6 +127,17 @@ func effectsSettled(h *History) error {
 		if err := effectShown(c, results[c.ToolCallID]); err != nil {
 			return err
 		}
+		if len(results[c.ToolCallID]) > 0 || waits(c) {
+			continue
+		}
+		if most[c.RunID]++; c.Effect.State != cairn.EffectFailed { // a person may have found out that it failed
+			least[c.RunID]++
+		}
+	}
+	for _, t := range h.turns() {
+		if n := len(t.left); !t.undone && (n < least[t.run.ID] || n > most[t.run.ID]) {
+			return fmt.Errorf("run %s left %d to %d effects, and %d messages describe them", t.run.ID, least[t.run.ID], most[t.run.ID], n)
+		}
 	}
 	for key, n := range arrivals {
 		return fmt.Errorf("%d effects with the key %s arrived, and the ledger does not have it", n, key)
@@ -134,12 +145,16 @@ func effectsSettled(h *History) error {
 	return nil
 }
 
-// effectShown checks that the model read what the ledger has of an effect. A call of a run that was undone, or ended with
-// its process, has no result.
+// waits reports whether a run waits for the answer to a call.
+func waits(c *cairn.PendingCall) bool {
+	return c.Status == cairn.CallOpen || c.Status == cairn.CallAnswered
+}
+
+// effectShown checks that the model read what the ledger has of an effect. A call of a run that was undone has no result,
+// and one of a step that was discarded when its run ended has a message instead.
 func effectShown(c *cairn.PendingCall, results []*cairn.ToolResult) error {
-	waits := c.Status == cairn.CallOpen || c.Status == cairn.CallAnswered
 	switch {
-	case len(results) > 1 || waits && len(results) > 0:
+	case len(results) > 1 || waits(c) && len(results) > 0:
 		return fmt.Errorf("effect %s is %s and has %d results", c.ID, c.Status, len(results))
 	case len(results) == 0:
 		return nil

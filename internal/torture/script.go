@@ -72,6 +72,9 @@ func next(session string, messages []cairn.Message, k *kind) line {
 // it came; other messages belong to one.
 func isLate(m *cairn.Message) bool { return m.Hidden && strings.HasPrefix(m.ID, "answer_") }
 
+// isLeft reports whether a message describes an effect of a step that was discarded when its run ended.
+func isLeft(m *cairn.Message) bool { return m.Hidden && strings.HasPrefix(m.ID, "left_") }
+
 // digestOf returns the digest that a reply begins with; empty if there is none.
 func digestOf(m *cairn.Message) string {
 	word, _, _ := strings.Cut(m.Text(), " ")
@@ -157,8 +160,8 @@ func (l *line) step(fail bool) scripted.Step {
 	if fail {
 		return scripted.Reply(parts[0], scripted.Fail(cairn.Errorf(cairn.ErrOverloaded, "the model is out of breath")))
 	}
-	for _, u := range l.uses {
-		parts = append(parts, scripted.Call(u.tool, u.input))
+	for i, u := range l.uses { // an id that a run used which was undone would be the same effect again
+		parts = append(parts, scripted.Call(u.tool, u.input).ID(fmt.Sprintf("call_%016x_%d", l.seed, i)))
 	}
 	return scripted.Reply(parts...)
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // tail returns, for debugging, the last events of a tree, the events of the runs and calls that the error names,
-// and the last records of the sessions that it names.
+// the last records of the sessions that it names, and the records of the effects that it names.
 func (t *Tree) tail(about error) string {
 	const most = 100
 	var b strings.Builder
@@ -37,8 +37,17 @@ func (t *Tree) tail(about error) string {
 			}
 			fmt.Fprintln(&b)
 		}
-		for _, r := range h.Journal[max(0, len(h.Journal)-most):] {
-			fmt.Fprintf(&b, "  %+v\n", r)
+		keys := map[string]bool{}
+		for i := range h.Calls {
+			if c := &h.Calls[i]; c.Effect != nil && names(c.ID) {
+				keys[c.Effect.Key] = true
+				fmt.Fprintf(&b, "  %+v %+v\n", *c, *c.Effect)
+			}
+		}
+		for i, r := range h.Journal {
+			if i >= len(h.Journal)-most || keys[r.Key] {
+				fmt.Fprintf(&b, "  %+v\n", r)
+			}
 		}
 	}
 	return b.String()
