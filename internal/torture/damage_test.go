@@ -68,8 +68,8 @@ var damages = map[string]map[string]func(*History){
 		"confirmed and never sent": func(h *History) { h.effect("k", cairn.EffectConfirmed, 1) },
 		"unknown, but told":        func(h *History) { h.effect("k", cairn.EffectUnknown, 1).ToolCallID = h.addition() },
 		"failed, but told as done": func(h *History) { h.effect("k", cairn.EffectFailed, 1).ToolCallID = h.addition() },
-		"not told":                 func(h *History) { h.effect("k", cairn.EffectConfirmed, 1).RunID = h.Runs[0].ID; h.arrive("k") },
-		"told, and never sent": func(h *History) {
+		"not described":            func(h *History) { h.effect("k", cairn.EffectConfirmed, 1).RunID = h.Runs[0].ID; h.arrive("k") },
+		"described, and never sent": func(h *History) {
 			m := cairn.Context("The previous run ended during a call.")
 			m.ID, m.RunID = "left_1", h.Runs[0].ID
 			h.Messages = append(h.Messages, m)

@@ -244,8 +244,8 @@ func (h *History) waitAgrees(t *Tree) error {
 	if !paused {
 		return nil
 	}
-	// A child that was stopped on its own is no longer counted before the session is resumed. It is stopped after that, so
-	// that it still waits if the process died in between, until the session is resumed.
+	// The session does not count a child that was stopped on its own. The count changes before the child is stopped: if the
+	// process dies in between, the child waits until the session is resumed.
 	n := open + len(last.Suspended.Children)
 	least := n
 	for _, c := range last.Suspended.Children {
