@@ -57,15 +57,7 @@ func copyBlobPage(ctx context.Context, from, to Blobs, owner BlobOwner, rows []d
 
 // readBlobs calls each with blobs in the order of a list, no more at once than a Put takes.
 func readBlobs(ctx context.Context, from Blobs, owner BlobOwner, rows []driver.BlobRow, each func([][]byte) error) error {
-	for len(rows) > 0 {
-		var keys []string
-		for size := 0; len(keys) < len(rows); {
-			if size += rows[len(keys)].Size; size > driver.MaxBlobsBytes && len(keys) > 0 {
-				break
-			}
-			keys = append(keys, rows[len(keys)].Key)
-		}
-		rows = rows[len(keys):]
+	for keys := range driver.BlobGroups(rows) {
 		list, err := from.Get(ctx, owner, keys...)
 		if err != nil {
 			return err

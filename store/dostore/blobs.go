@@ -3,7 +3,6 @@ package dostore
 import (
 	"context"
 	"encoding/base64"
-	"iter"
 	"slices"
 	"time"
 
@@ -249,7 +248,11 @@ func (m *blobs) Name(ctx context.Context, from, to driver.BlobOwner, keys ...str
 		_, err := m.Put(ctx, to)
 		return err
 	}
-	for list := range n.groups(keys) {
+	rows := make([]driver.BlobRow, 0, len(n.sizes))
+	for key, size := range n.sizes {
+		rows = append(rows, driver.BlobRow{Key: key, Size: size})
+	}
+	for list := range driver.BlobGroups(rows) {
 		found, err := m.Get(ctx, from, list...)
 		if err != nil {
 			return err
@@ -262,24 +265,6 @@ func (m *blobs) Name(ctx context.Context, from, to driver.BlobOwner, keys ...str
 		}
 	}
 	return nil
-}
-
-// groups yields keys, each once, in groups whose blobs fit in one Put.
-func (n *named) groups(keys []string) iter.Seq[[]string] {
-	return func(yield func([]string) bool) {
-		var group []string
-		total := 0
-		for _, key := range slices.Compact(slices.Sorted(slices.Values(keys))) {
-			if total+n.sizes[key] > driver.MaxBlobsBytes {
-				if !yield(group) {
-					return
-				}
-				group, total = nil, 0
-			}
-			group, total = append(group, key), total+n.sizes[key]
-		}
-		yield(group)
-	}
 }
 
 // Drop implements driver.Blobs.

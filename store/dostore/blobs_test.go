@@ -110,29 +110,3 @@ func TestBlobsInParts(t *testing.T) {
 		}
 	}
 }
-
-// The blobs that are copied at once fit in one write, and each is copied once.
-func TestBlobGroups(t *testing.T) {
-	t.Parallel()
-	sizes := map[string]int{}
-	var keys, seen []string
-	for i := range 40 {
-		key := string(rune('a' + i))
-		sizes[key], keys = 1+i*driver.MaxBlob/40, append(keys, key, key)
-	}
-	groups := 0
-	for group := range (&named{sizes: sizes}).groups(keys) {
-		total := 0
-		for _, key := range group {
-			total += sizes[key]
-		}
-		if total > driver.MaxBlobsBytes || total == 0 {
-			t.Errorf("a group of %d bytes", total)
-		}
-		seen = append(seen, group...)
-		groups++
-	}
-	if slices.Sort(seen); !slices.Equal(seen, slices.Compact(keys)) || groups != 6 {
-		t.Errorf("%d groups with the keys %q", groups, seen)
-	}
-}

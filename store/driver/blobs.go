@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
 	"strings"
 	"time"
 
@@ -248,6 +249,27 @@ func BlobPage[Row, T any](q BlobQuery, rows []Row, item func(Row) T, cursor func
 // BlobOwnerPage is [BlobPage] for Blobs.Owners.
 func BlobOwnerPage(q BlobQuery, owners []BlobOwner) Page[BlobOwner] {
 	return BlobPage(q, owners, func(o BlobOwner) BlobOwner { return o }, BlobOwner.Text)
+}
+
+// BlobGroups yields the keys of blobs, in order, in groups whose blobs fit in one Put. rows has at most [MaxBlobs]. It is for
+// implementers.
+func BlobGroups(rows []BlobRow) iter.Seq[[]string] {
+	return func(yield func([]string) bool) {
+		var group []string
+		size := 0
+		for _, row := range rows {
+			if len(group) > 0 && size+row.Size > MaxBlobsBytes {
+				if !yield(group) {
+					return
+				}
+				group, size = nil, 0
+			}
+			group, size = append(group, row.Key), size+row.Size
+		}
+		if len(group) > 0 {
+			yield(group)
+		}
+	}
 }
 
 // BlobsOf returns the blobs of a store. The error is ErrInvalid for a store that keeps none.
